@@ -1,0 +1,26 @@
+// Time as the loop sees it. One reading per tick; everything between two ticks happens at the same instant.
+// Owner: whoever builds a Loop (a SystemClock in the daemon, a SimClock in tests). Thread: the loop's own.
+// Guarantee: now() never goes back. Engines never call this: an engine is told how long it may wait and nothing else.
+#pragma once
+
+#include <chrono>
+
+namespace weir {
+
+using Duration = std::chrono::nanoseconds;
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+inline constexpr TimePoint kNever = TimePoint::max();  // a deadline that config switched off is armed at kNever
+inline constexpr Duration kForever = Duration::max();
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimePoint now() noexcept = 0;
+};
+
+class SystemClock final : public Clock {
+ public:
+  TimePoint now() noexcept override { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
+};
+
+}  // namespace weir

@@ -1,0 +1,138 @@
+// Loop: one worker's heart. One thread, one or two engines, one pool, one timer wheel, one mailbox.
+// Tick: clock -> engine turns (submit, wait, reap) -> completions -> timers -> pumps -> mailbox -> deferred frees.
+// Owner: a worker (or a test). Thread: the one that calls run() or tick(); only mailbox().push() and stop() are for others.
+// Guarantees: submit() and cancel() make no syscall and no callback; each op completes exactly once; now() is one instant for
+// a whole tick; an object given to free_later lives until the end of the tick.
+// Gathering: after a tick with several events the next wait lets more arrive for up to 50 us, sized by the last ticks, off
+// when few connections are busy. It never reads configuration and never logs.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+
+#include "engines/clock.h"
+#include "engines/engine.h"
+#include "engines/mailbox.h"
+#include "engines/op.h"
+#include "engines/slab.h"
+#include "engines/stats.h"
+#include "engines/timer_wheel.h"
+
+namespace weir {
+
+// Something that wants to look at its state once at the end of the tick, however many events touched it (a Pipe).
+struct Pump {
+  Pump* next_dirty = nullptr;
+  bool dirty = false;
+  void (*pump)(Pump&) noexcept = nullptr;
+};
+
+// Memory that is given back at the end of the tick. The callee owns it then.
+struct Slot {
+  Slot* next_free = nullptr;
+  void (*release)(Slot&) noexcept = nullptr;
+};
+
+// How long to let events gather before serving; pure, so that a table can test it.
+class GatherPolicy {
+ public:
+  struct Advice { Duration gather{0}; uint32_t events = 0; };
+  static constexpr Duration kGather = std::chrono::microseconds(50);
+  void tick_ended(uint32_t events) noexcept;   // events of the tick that just ended
+  Advice advice() const noexcept;
+
+ private:
+  uint32_t last_ = 0;
+  uint32_t average_16_ = 0;                    // events per tick, times 16, decaying
+};
+
+class Loop {
+ public:
+  struct Options {
+    size_t slab_bytes_max = size_t{1} << 30;
+    bool gather = true;
+  };
+  Loop(Clock& clock, const Options& options);
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  // Before the first tick. With both epoll and io_uring, the ring waits and watches the epoll descriptor.
+  void add_engine(std::unique_ptr<Engine> engine);
+  Engine* engine(EngineKind kind) noexcept { return engines_[static_cast<size_t>(kind)].get(); }
+  bool has(EngineKind kind) const noexcept { return engines_[static_cast<size_t>(kind)] != nullptr; }
+
+  void submit(Op& op) noexcept;
+  void cancel(Op& op) noexcept;               // a hint; no effect on an idle or completed op
+  int open(Socket& socket, const Address& to, EngineKind kind) noexcept;   // 0 or -errno; socket.fd is set
+  void adopt(Socket& socket, int fd, EngineKind kind) noexcept;            // an accepted or inherited descriptor
+  void shutdown(Socket& socket, ShutdownHow how) noexcept;
+  void close(Socket& socket, bool linger_reset = false) noexcept;          // nothing may be in flight
+  uint64_t acked_bytes(const Socket& socket) noexcept;
+
+  TimePoint now() const noexcept { return now_; }
+  void set_timer(Timer& timer, TimePoint due) noexcept { wheel_.set(timer, due); }
+  void clear_timer(Timer& timer) noexcept { wheel_.clear(timer); }
+  void forget_timer(Timer& timer) noexcept { wheel_.forget(timer); }
+
+  void mark_dirty(Pump& pump) noexcept {
+    if (pump.dirty) return;
+    pump.dirty = true;
+    pump.next_dirty = nullptr;
+    if (dirty_tail_ != nullptr) dirty_tail_->next_dirty = &pump;
+    else dirty_head_ = &pump;
+    dirty_tail_ = &pump;
+  }
+  void forget_dirty(Pump& pump) noexcept;     // before a dirty pump's memory goes away
+  void free_later(Slot& slot) noexcept {
+    slot.next_free = frees_;
+    frees_ = &slot;
+  }
+
+  SlabPool& slabs() noexcept { return slabs_; }
+  Mailbox& mailbox() noexcept { return mailbox_; }
+  LoopStats& stats() noexcept { return stats_; }
+
+  void run() noexcept;                        // until stop()
+  void stop() noexcept { stopping_.store(true, std::memory_order_relaxed); wake(); }   // any thread
+  void wake() noexcept;                       // any thread: makes the current wait return
+  // One tick; sleeps at most `longest`. Returns the number of completions, timers, pumps and messages served.
+  uint32_t tick(Duration longest = kForever) noexcept;
+  uint32_t ops_in_flight() const noexcept { return in_flight_; }
+
+ private:
+  Turn engine_turns(Duration longest) noexcept;
+  uint32_t dispatch() noexcept;
+  uint32_t run_pumps() noexcept;
+  void run_frees() noexcept;
+  void watch_relay(RelayOp& op) noexcept;
+  void unwatch_relay(RelayOp& op) noexcept;
+  static void relay_watch_fired(Timer& timer) noexcept;
+
+  struct Side {
+    OpList submitted;
+    OpList cancelled;
+  };
+
+  Clock& clock_;
+  Options options_;
+  SlabPool slabs_;
+  TimerWheel wheel_;
+  Mailbox mailbox_;
+  LoopStats stats_;
+  GatherPolicy gather_;
+  std::array<std::unique_ptr<Engine>, kEngineKinds> engines_;
+  std::array<Side, kEngineKinds> sides_;
+  OpList completed_;
+  Pump* dirty_head_ = nullptr;
+  Pump* dirty_tail_ = nullptr;
+  Slot* frees_ = nullptr;
+  TimePoint now_;
+  uint32_t in_flight_ = 0;
+  std::atomic<bool> stopping_{false};
+
+  struct RelayWatch : Timer { Loop* loop = nullptr; RelayOp* head = nullptr; } relay_watch_;  // 50 ms; resets quiet low-water marks
+};
+
+}  // namespace weir

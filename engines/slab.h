@@ -1,0 +1,86 @@
+// SlabPool: one worker's byte memory. Fixed slabs of 16 KiB inside one reserved address range, committed by segments that
+// never move; every growth is counted. A slab is reference counted without atomics: it never leaves its thread.
+// Owner: a Loop. Callers: engines (recv), protocols (heads, small copies), through Slice and Chain.
+// take() gives nullptr only at the configured limit; callers turn that into holding back, never into losing bytes.
+// It never zeroes memory and never gives a segment back while the process lives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engines/check.h"
+
+namespace weir {
+
+inline constexpr uint32_t kSlabBytes = 16384;
+inline constexpr uint32_t kSlabsPerSegment = 64;  // 1 MiB
+
+class SlabPool;
+struct ChainNode;
+
+struct Slab {
+  SlabPool* pool;
+  char* data;         // kSlabBytes, 4096-aligned
+  Slab* next_free;
+  uint32_t refs;
+  uint32_t used;      // high-water mark: whoever's slice ends here may extend it into the free rest
+  uint32_t index;     // its number in the pool (the io_uring engine's buffer id maps to it)
+  uint32_t reserved;
+};
+
+class SlabPool {
+ public:
+  // limit_bytes: address space to reserve, rounded up to whole segments.
+  explicit SlabPool(size_t limit_bytes);
+  ~SlabPool();
+  SlabPool(const SlabPool&) = delete;
+  SlabPool& operator=(const SlabPool&) = delete;
+
+  Slab* take() noexcept {  // refs = 1, used = 0
+    Slab* slab = free_;
+    if (__builtin_expect(slab == nullptr, 0)) {
+      if (!grow()) return nullptr;
+      slab = free_;
+    }
+    free_ = slab->next_free;
+    slab->refs = 1;
+    slab->used = 0;
+    ++in_use_;
+    return slab;
+  }
+  static void ref(Slab& slab) noexcept { ++slab.refs; }
+  static void unref(Slab& slab) noexcept {
+    WEIR_DEBUG_ASSERT(slab.refs > 0);
+    if (--slab.refs == 0) slab.pool->put(slab);
+  }
+  Slab& at(uint32_t index) noexcept { return slabs_[index]; }
+
+  // Chain nodes come from here too, so that a chain allocates nothing in steady state.
+  ChainNode* take_node() noexcept;
+  void put_node(ChainNode* node) noexcept;
+
+  size_t in_use() const noexcept { return in_use_; }            // slabs
+  size_t committed() const noexcept { return committed_; }      // slabs
+  size_t limit() const noexcept { return limit_; }              // slabs
+  uint64_t growths() const noexcept { return growths_; }        // segments added, of slabs and of nodes
+
+ private:
+  void put(Slab& slab) noexcept {
+    slab.next_free = free_;
+    free_ = &slab;
+    --in_use_;
+  }
+  bool grow() noexcept;
+  bool grow_nodes() noexcept;
+
+  Slab* free_ = nullptr;
+  ChainNode* free_nodes_ = nullptr;
+  Slab* slabs_ = nullptr;   // reserved, committed with the segments
+  char* bytes_ = nullptr;
+  size_t in_use_ = 0, committed_ = 0, limit_ = 0;
+  ChainNode* nodes_ = nullptr;
+  size_t nodes_committed_ = 0, nodes_limit_ = 0;
+  uint64_t growths_ = 0;
+};
+
+}  // namespace weir

@@ -1,0 +1,34 @@
+// One descriptor and what the engines must remember of it between two ops.
+// Owner: a connection or listener, which embeds it; it stays at one address while fd >= 0. Thread: the loop's own.
+// At most one reader (recv, accept, or the source of a relay) and one writer (send, connect, or the target of a relay) are
+// in flight. `engine` names who gets the NEXT op; ops in flight end where they began, so a change needs no pause.
+// Closing: Loop::shutdown, wait until in_flight is 0, Loop::close. Never close(2) on fd.
+#pragma once
+
+#include <cstdint>
+
+namespace weir {
+
+struct Op;
+
+enum class EngineKind : uint8_t { epoll, uring, sim };
+inline constexpr int kEngineKinds = 3;
+const char* engine_name(EngineKind kind) noexcept;  // "epoll", "io_uring", "sim"
+
+struct Socket {
+  int fd = -1;
+  EngineKind engine = EngineKind::epoll;
+  uint8_t in_flight = 0;      // ops submitted and not yet completed; a relay counts once on each of its two sockets
+  uint16_t generation = 0;    // goes up at each close; travels in kernel cookies so that a late event meets nobody
+  // The epoll engine's own notes.
+  bool registered = false;    // in the epoll set
+  bool readable = false;      // a recv would not block, as far as we know
+  bool writable = false;
+  bool peer_closed = false;   // EPOLLRDHUP, EPOLLHUP or EPOLLERR seen: a short read does not end reading
+  // The io_uring engine's own notes.
+  bool more_to_read = true;   // last receive said that the socket is not empty (or nothing is known): do not poll first
+  Op* reader = nullptr;       // ops parked in the engine until the socket is ready
+  Op* writer = nullptr;
+};
+
+}  // namespace weir

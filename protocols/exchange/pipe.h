@@ -1,0 +1,94 @@
+// Pipe: one body direction of an exchange, from a source stream to a sink stream, in bounded memory, without pause or resume.
+// Three byte counters that only grow: granted (what the source may have delivered), delivered, consumed (taken by the sink),
+// and a cap. pump() is the one function that moves bytes; it is idempotent, and runs once a tick for each pipe that an event
+// touched: move what the sink has room for; pass the end; raise the grant to delivered + (cap - charge held), never lower;
+// start or watch a relay. A lost or doubled event is repaired by the next pump.
+// Owner: an Exchange. Thread: the loop's own. It never drops a byte, never waits without its streams' deadlines (audited after
+// each pump in every build: debug asserts; release counts, and asks its owner to end the exchange), never allocates.
+#pragma once
+
+#include <cstdint>
+
+#include "engines/loop.h"
+#include "protocols/exchange/stream.h"
+
+namespace weir {
+
+inline constexpr uint32_t kPipeCapMin = 64u << 10;
+inline constexpr uint32_t kPipeCapMax = 8u << 20;
+inline constexpr uint64_t kRelayMin = 32u << 10;   // a relay pays from about this much left
+
+struct PipeLimits {
+  uint32_t cap_min = kPipeCapMin;  // where the cap begins; at least one slab
+  uint32_t cap_max = kPipeCapMax;  // where self-tuning stops; lowered near the memory budget
+  bool relay = true;
+};
+
+struct PipeStats {
+  Counter audits_failed;   // must stay zero
+  Counter relays, relay_bytes, relay_fallbacks, cap_growths;
+};
+
+class Pipe : public Pump {
+ public:
+  // Events to the owner, from pump() or from the relay's completion; never from deliver() or end().
+  struct Owner {
+    virtual void pipe_finished(Pipe& pipe) noexcept = 0;                    // the end was passed to the sink
+    virtual void pipe_failed(Pipe& pipe, const Fault& fault) noexcept = 0;  // audit failed, or the relay broke
+   protected:
+    ~Owner() = default;
+  };
+
+  Pipe() noexcept;
+  ~Pipe();
+  // source may be null (bytes are put in by deliver + end by the owner: a local answer); sink may be null until attach_sink.
+  void open(Loop& loop, Owner& owner, Stream* source, Stream* sink, const PipeLimits& limits, PipeStats& stats) noexcept;
+  void attach_sink(Stream& sink) noexcept;
+  void detach_source() noexcept;   // the stream goes away (it ended); what is held still goes to the sink
+  // Gives up both ends and drops what is held; a running relay is cancelled. idle() tells when the memory may go.
+  void close() noexcept;
+  bool idle() const noexcept { return relay_.idle(); }
+
+  // Source side. delivered may not exceed granted (asserted).
+  void deliver(Chain&& bytes) noexcept;
+  void end(Head* trailers) noexcept;            // trailers, if any, stay the caller's and must live until pipe_finished
+
+  bool opened() const noexcept { return loop_ != nullptr; }
+  bool ended() const noexcept { return ended_; }          // the source said so
+  bool finished() const noexcept { return finished_; }    // and the sink was told
+  uint64_t granted() const noexcept { return granted_; }
+  uint64_t delivered() const noexcept { return delivered_; }
+  uint64_t consumed() const noexcept { return consumed_; }
+  size_t held() const noexcept { return held_.bytes(); }
+  uint32_t cap() const noexcept { return cap_; }
+  bool relaying() const noexcept { return relaying_; }
+  void touch() noexcept { if (loop_ != nullptr) loop_->mark_dirty(*this); }
+
+  void run_pump() noexcept;                      // what mark_dirty leads to; tests may call it
+
+ private:
+  static void pump_entry(Pump& pump) noexcept;
+  static void relay_done(Op& op) noexcept;
+  void move_bytes() noexcept;
+  void raise_grant() noexcept;
+  void tune_cap() noexcept;
+  bool try_relay() noexcept;
+  void audit() noexcept;
+
+  Loop* loop_ = nullptr;
+  Owner* owner_ = nullptr;
+  Stream* source_ = nullptr;
+  Stream* sink_ = nullptr;
+  PipeStats* stats_ = nullptr;
+  Chain held_;
+  uint64_t granted_ = 0, delivered_ = 0, consumed_ = 0;
+  uint32_t cap_ = 0, cap_max_ = 0;
+  bool ended_ = false, finished_ = false, relaying_ = false, relay_allowed_ = false, closed_ = false;
+  bool starved_ = false;             // the sink had room and nothing was held while the source stood at its grant
+  Head* trailers_ = nullptr;
+  uint64_t round_mark_ = 0;          // self-tuning: the grant that ends the current round
+  uint64_t relay_seen_in_ = 0, relay_seen_out_ = 0;
+  struct Relay : RelayOp { Pipe* pipe = nullptr; } relay_;
+};
+
+}  // namespace weir
