@@ -1,0 +1,40 @@
+// load: YAML text in, a Snapshot or all of its problems out. The one door of config/; no exception leaves it.
+// Caller: the daemon at start, at reload (off the data path) and for `weir check`; tests with an Environment of their own.
+// Guarantees: pure but for the Environment's hooks; every problem that can be found is reported, in file and line order;
+// nothing is looked up, bound or created; the same text and environment give the same snapshot and hash.
+#pragma once
+
+#include <expected>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/snapshot.h"
+
+namespace weir::config {
+
+// What load() may see of the world outside.
+struct Environment {
+  std::function<std::optional<std::string>(const std::string& name)> variable;
+  // The file's text, or why not, in words ("no such file").
+  std::function<std::expected<std::string, std::string>(const std::string& path)> read_file;
+  // The paths that a glob pattern stands for, sorted by file name. None is no error when the pattern has a wildcard.
+  std::function<std::vector<std::string>(const std::string& pattern)> glob;
+
+  static Environment real();   // getenv, the file system, glob(3)
+};
+
+struct Problems {
+  std::vector<Problem> list;       // never empty when load() failed
+  std::string text() const;        // one a line, each line ends with "\n"
+};
+
+using LoadResult = std::expected<Snapshot, Problems>;
+
+LoadResult load(const std::string& path, const Environment& environment) noexcept;
+// `name` stands in for the path: in messages, and as the place that `include` is relative to.
+LoadResult load_text(std::string_view text, const std::string& name, const Environment& environment) noexcept;
+
+}  // namespace weir::config

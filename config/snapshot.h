@@ -1,0 +1,266 @@
+// Snapshot: the whole configuration as plain data: every default filled in, every name resolved to an index.
+// Owner: whoever called load(); it is a value. Nobody changes it after load(): it may be read from any thread.
+// Guarantees: names and binds are unique; indices are in range; exactly the documented keys have been applied; what this
+// version does not support never gets here (it is an error of load()). Durations: zero means "switched off".
+// It never holds a descriptor, a resolved address or anything of the running daemon.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace weir::config {
+
+using Milliseconds = std::chrono::milliseconds;
+inline constexpr Milliseconds kOff{0};
+
+// Where something stands in the files the user wrote. line 0: it was not written, it is a default.
+struct Where {
+  std::string file;
+  uint32_t line = 0;    // 1-based
+  uint32_t column = 0;  // 1-based
+  std::string text() const;  // "file:line:column"
+};
+
+// An address as written: never looked up here. Either unix_path is set, or port (and host, which may be empty in a bind).
+struct SocketName {
+  std::string host;       // "127.0.0.1", "::1" (no brackets), "app.internal"; empty: every address, IPv4 and IPv6
+  uint16_t port = 0;
+  std::string unix_path;
+
+  bool is_unix() const { return !unix_path.empty(); }
+  bool is_any() const { return unix_path.empty() && host.empty(); }  // ":443": dual-stack
+  bool is_literal() const;   // unix, any, or a numeric address: needs no lookup
+  std::string text() const;  // the canonical form: ":443", "127.0.0.1:80", "[::1]:80", "unix:/path", "app.internal:80"
+  bool operator==(const SocketName&) const = default;
+};
+
+enum class EngineChoice : uint8_t { adaptive, epoll, io_uring };
+enum class Protocol : uint8_t { h1 };
+enum class Balance : uint8_t { round_robin };
+enum class LogLevel : uint8_t { debug, info, warn, error };
+enum class LogFormat : uint8_t { text, json };
+enum class AccessFormat : uint8_t { json, combined };
+
+// The table of docs/config.md. Listener, upstream and route each carry what they set themselves (`own`) beside the result.
+enum class Timeout : uint8_t {
+  client_header, client_body, stream_idle, keepalive, write, connect, response, origin_body, origin_idle, tunnel_idle,
+  ws_ping, ws_pong, linger
+};
+inline constexpr size_t kTimeouts = 13;
+std::string_view timeout_name(Timeout which);
+
+struct Timeouts {
+  Milliseconds client_header{10'000};
+  Milliseconds client_body{30'000};
+  Milliseconds stream_idle{3'600'000};
+  Milliseconds keepalive{60'000};
+  Milliseconds write{30'000};
+  Milliseconds connect{5'000};
+  Milliseconds response{60'000};
+  Milliseconds origin_body{60'000};
+  Milliseconds origin_idle{4'000};
+  Milliseconds tunnel_idle{3'600'000};
+  Milliseconds ws_ping{30'000};
+  Milliseconds ws_pong{10'000};
+  Milliseconds linger{5'000};
+
+  Milliseconds& at(Timeout which);
+  Milliseconds at(Timeout which) const;
+  bool operator==(const Timeouts&) const = default;
+};
+
+// What one level set, and nothing else.
+struct TimeoutOverrides {
+  std::array<std::optional<Milliseconds>, kTimeouts> set;
+
+  Timeouts over(Timeouts base) const;  // base with what is set here laid over it
+  bool empty() const;
+  bool operator==(const TimeoutOverrides&) const = default;
+};
+
+struct Listener {
+  std::string name;                // default: the text of the first bind
+  std::vector<SocketName> binds;   // at least one; unix paths and numeric addresses only
+  EngineChoice engine = EngineChoice::adaptive;
+  std::vector<Protocol> protocols{Protocol::h1};
+  TimeoutOverrides own_timeouts;
+  Timeouts timeouts;               // built-in < top < this listener: for what happens before a route is known
+  Where where;
+};
+
+struct HostPattern {
+  std::string name;       // lower case, no port, no final dot; for "*.example.com": "example.com"
+  bool wildcard = false;  // any number of labels (at least one) before ".name"
+  std::string text() const;
+  bool operator==(const HostPattern&) const = default;
+};
+
+struct NameValue {
+  std::string name;       // header names in lower case
+  std::string value;      // exact
+  bool operator==(const NameValue&) const = default;
+};
+
+// All parts that are given must hold. Within a list one entry must.
+struct Match {
+  std::vector<HostPattern> hosts;       // empty: any
+  std::optional<std::string> path;      // exact
+  std::string path_prefix;              // whole segments, without a final "/": "/api" holds for /api, /api/ and /api/x; empty: any
+  std::vector<std::string> methods;     // case-sensitive tokens; empty: any
+  std::vector<NameValue> headers;
+  std::vector<NameValue> query;         // decoded names and values, compared with decoded ones
+  std::vector<size_t> listeners;        // indices into Snapshot::listeners; empty: any
+  bool operator==(const Match&) const = default;
+};
+
+struct Target {
+  size_t upstream = 0;                  // index into Snapshot::upstreams
+  uint32_t weight = 1;
+  bool operator==(const Target&) const = default;
+};
+struct Forward {
+  std::vector<Target> targets;          // at least one; the sum of the weights is at least 1
+  bool operator==(const Forward&) const = default;
+};
+struct Respond {
+  uint16_t status = 200;                // 200 to 599
+  std::string body;
+  bool operator==(const Respond&) const = default;
+};
+struct Redirect {
+  uint16_t status = 308;                // 301, 302, 303, 307, 308
+  std::string location;                 // as written; no control characters
+  bool operator==(const Redirect&) const = default;
+};
+using Action = std::variant<Forward, Respond, Redirect>;
+
+struct Route {
+  std::string name;                     // default: its host and path as text; unique
+  std::optional<Match> match;           // none: the fallback
+  Action action;
+  TimeoutOverrides own_timeouts;
+  Timeouts timeouts;                    // built-in < top < this route; for one exchange use exchange_timeouts()
+  Where where;
+};
+
+struct Server {
+  SocketName address;                   // a name is possible here: the daemon looks it up
+  uint32_t weight = 1;                  // 0: listed but gets nothing
+  bool operator==(const Server&) const = default;
+};
+
+struct Upstream {
+  std::string name;
+  std::vector<Server> servers;          // at least one, the sum of the weights is at least 1, no address twice
+  Balance balance = Balance::round_robin;
+  TimeoutOverrides own_timeouts;
+  Timeouts timeouts;                    // built-in < top < this upstream
+  Where where;
+};
+
+inline constexpr uint64_t kUnlimited = UINT64_MAX;
+
+// All of them hold for the process, not per worker.
+struct Limits {
+  uint64_t request_head_bytes = 32 * 1024;
+  uint64_t header_count = 128;
+  uint64_t request_body_bytes = kUnlimited;
+  uint64_t response_head_bytes = 64 * 1024;
+  uint64_t connections = 65'536;
+  bool connections_set = false;                 // false: lower it in silence to what RLIMIT_NOFILE carries, and say so once
+  std::optional<uint64_t> memory_bytes;         // none: half of the cgroup's or the machine's
+  uint64_t h2_streams = 256;
+  uint64_t overhead_frames = 1000;
+  uint64_t resets = 512;
+  uint64_t ws_message_bytes = kUnlimited;
+  uint64_t pipe_min_bytes = 64 * 1024;
+  uint64_t pipe_max_bytes = 8 * 1024 * 1024;
+  bool operator==(const Limits&) const = default;
+};
+
+struct Admin {
+  SocketName bind{.host = {}, .port = 0, .unix_path = "/run/weir/admin.sock"};  // unix sockets only
+  bool set = false;                             // false: the default: failing to bind it is a warning, not an error
+  bool operator==(const Admin&) const = default;
+};
+
+struct Metrics {
+  SocketName bind;
+  bool operator==(const Metrics&) const = default;
+};
+
+struct AccessLog {
+  std::string path = "stdout";                  // "stdout", "stderr" or a file
+  AccessFormat format = AccessFormat::json;
+  bool operator==(const AccessLog&) const = default;
+};
+
+struct Log {
+  LogLevel level = LogLevel::info;
+  LogFormat format = LogFormat::text;
+  std::optional<AccessLog> access;              // none: no access log
+  bool operator==(const Log&) const = default;
+};
+
+struct Shutdown {
+  Milliseconds delay{0};
+  Milliseconds grace{10'000};
+  bool operator==(const Shutdown&) const = default;
+};
+
+// A request that the configuration makes about itself, and what must come of it.
+struct ConfigTest {
+  std::string method = "GET";
+  std::string url;                              // as written
+  bool https = false;
+  std::string host;                             // lower case, with the port when one is written
+  std::string target;                           // path and query, begins with "/"
+  struct Expect {
+    std::optional<std::string> upstream;        // a known name
+    std::optional<std::string> route;           // a known name
+    std::optional<uint16_t> status;             // of a respond or redirect route; 404 where no route matches
+    bool operator==(const Expect&) const = default;
+  } expect;                                     // at least one of them
+  Where where;
+};
+
+// One mistake (or, in Snapshot::warnings, one doubt).
+struct Problem {
+  Where where;
+  std::string message;
+  std::string text() const;                     // "file:line:column: message"
+  bool operator==(const Problem& other) const { return text() == other.text(); }
+};
+
+struct Snapshot {
+  uint32_t workers = 0;                         // 0: auto, the CPUs this process may use
+  std::vector<Listener> listeners;              // at least one
+  std::vector<Route> routes;                    // in file order; the fallback keeps its place
+  std::optional<size_t> fallback;               // index of the route without match
+  std::vector<Upstream> upstreams;              // sorted by name
+  Timeouts timeouts;                            // built-in < top
+  Limits limits;
+  Admin admin;
+  std::optional<Metrics> metrics;               // none: off
+  std::string user;                             // empty: keep the user
+  Log log;
+  Shutdown shutdown;
+  std::vector<ConfigTest> tests;
+
+  std::vector<std::string> files;               // all that were read, the main one first
+  std::vector<Problem> warnings;
+  std::string hash;                             // 16 hex digits over the effective configuration; comments do not count
+};
+
+// The timeouts of one exchange: built-in < top < listener < upstream < route. upstream may be null (respond, redirect).
+Timeouts exchange_timeouts(const Snapshot& snapshot, const Listener& listener, const Upstream* upstream, const Route& route);
+
+}  // namespace weir::config
