@@ -49,6 +49,12 @@ enum class BodyKind : uint8_t { none, length, chunked, until_close, streamed }; 
 
 inline constexpr uint32_t kFieldsMax = 256;
 
+// A field that we add while a head is written; both views live until the call returns.
+struct ExtraField {
+  std::string_view name;
+  std::string_view value;
+};
+
 struct Head {
   Method method = Method::get;
   Version version = Version::http11;

@@ -34,7 +34,8 @@ class Pipe : public Pump {
   // Events to the owner, from pump() or from the relay's completion; never from deliver() or end().
   struct Owner {
     virtual void pipe_finished(Pipe& pipe) noexcept = 0;                    // the end was passed to the sink
-    virtual void pipe_failed(Pipe& pipe, const Fault& fault) noexcept = 0;  // audit failed, or the relay broke
+    virtual void pipe_failed(Pipe& pipe, const Fault& fault) noexcept = 0;  // audit failed
+    virtual void pipe_idle(Pipe& pipe) noexcept = 0;                        // closed while a relay ran, which has now ended
    protected:
     ~Owner() = default;
   };
@@ -45,7 +46,8 @@ class Pipe : public Pump {
   void open(Loop& loop, Owner& owner, Stream* source, Stream* sink, const PipeLimits& limits, PipeStats& stats) noexcept;
   void attach_sink(Stream& sink) noexcept;
   void detach_source() noexcept;   // the stream goes away (it ended); what is held still goes to the sink
-  // Gives up both ends and drops what is held; a running relay is cancelled. idle() tells when the memory may go.
+  // Gives up both ends and drops what is held. A running relay is cancelled; its end is still told to both streams (relay_end)
+  // and then to the owner (pipe_idle). idle() tells when the memory may go.
   void close() noexcept;
   bool idle() const noexcept { return relay_.idle(); }
 

@@ -12,10 +12,7 @@
 
 namespace weir::h1 {
 
-struct ExtraField {
-  std::string_view name;
-  std::string_view value;
-};
+using weir::ExtraField;
 
 struct Framing {
   BodyKind body = BodyKind::none;     // none, length, chunked or until_close

@@ -1,0 +1,50 @@
+// Transport: one connection's bytes, in slices: plain TCP or unix today, TLS over the same chains later.
+// Owner: a connection, which implements TransportOwner. Thread: the loop's own. Callbacks come from completions (never from a
+// call the owner is making), so an owner may call anything here from within any callback.
+// Reading is asked for, one receive at a time (armed by credit); writing is what stands in out(), sent by flush().
+// close() is the only way out: ops are cancelled, the socket is shut down, and on_closed comes once nothing is in flight and
+// the descriptor is closed; only then may the owner's memory go.
+#pragma once
+
+#include <cstdint>
+
+#include "engines/loop.h"
+#include "protocols/exchange/fault.h"
+
+namespace weir {
+
+struct TransportOwner {
+  virtual void on_bytes(Chain&& bytes) noexcept = 0;      // 1 byte or more
+  virtual void on_eof() noexcept = 0;                     // the peer will send no more; it may still read
+  virtual void on_sent(size_t count) noexcept = 0;        // so many bytes of out() were accepted: progress
+  virtual void on_error(int error, bool sending) noexcept = 0;  // errno; the connection is of no more use, close it
+  virtual void on_closed() noexcept = 0;                  // once, the last call
+ protected:
+  ~TransportOwner() = default;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Asks for at most `want` bytes. While one receive is in flight another call does nothing.
+  virtual void read(uint32_t want) noexcept = 0;
+  virtual bool reading() const noexcept = 0;
+  virtual bool at_eof() const noexcept = 0;
+  // What is to be sent. Append, then flush().
+  virtual Chain& out() noexcept = 0;
+  virtual const Chain& out() const noexcept = 0;
+  virtual void flush() noexcept = 0;
+  virtual bool sending() const noexcept = 0;
+  // After all of out() has been sent the write side is shut down. Nothing may be appended any more.
+  virtual void finish_writing() noexcept = 0;
+  virtual void close(bool reset) noexcept = 0;
+  virtual bool closing() const noexcept = 0;
+  // The socket, where bytes on it are the application's own (plain); nullptr for TLS.
+  virtual Socket* plain_socket() noexcept = 0;
+  // Bytes the peer has acknowledged: what a write deadline looks at before anyone is closed.
+  virtual uint64_t acked_bytes() noexcept = 0;
+  // The next op goes to that engine; the receive in flight is moved over too.
+  virtual void change_engine(EngineKind kind) noexcept = 0;
+};
+
+}  // namespace weir
