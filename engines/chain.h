@@ -18,6 +18,18 @@ struct ChainNode {
   Slice slice;
 };
 
+inline ChainNode* SlabPool::take_node() noexcept {
+  if (__builtin_expect(free_nodes_ == nullptr, 0)) WEIR_ASSERT(grow_nodes());
+  ChainNode* node = free_nodes_;
+  free_nodes_ = node->next;
+  return node;
+}
+
+inline void SlabPool::put_node(ChainNode* node) noexcept {
+  node->next = free_nodes_;
+  free_nodes_ = node;
+}
+
 class Chain {
  public:
   Chain() noexcept = default;
@@ -40,13 +52,14 @@ class Chain {
   size_t bytes() const noexcept { return bytes_; }
   size_t charge() const noexcept { return charge_; }  // bytes, a multiple of kSlabBytes
 
-  void append(Slice&& slice) noexcept;         // empty slices vanish
+  void append(Slice&& slice) noexcept;         // empty slices vanish; one that continues the last slice joins it
   void append(Chain&& other) noexcept;         // O(1)
   void prepend(Slice&& slice) noexcept;
   // Copies into the free rest of the tail slab (if this chain's last slice ends at its high-water mark), then into new slabs.
   [[nodiscard]] bool append_copy(SlabPool& pool, const void* data, size_t count) noexcept;
   // Moves the other's slices here, but copies those under a quarter slab into the tail slab, so that small pieces do not pin
-  // whole slabs. Falls back to moving when the pool is at its limit. The form in which pipes take bytes.
+  // whole slabs (one that is its slab's only holder, or whose slab is the tail's, moves: that costs nothing). Falls back to
+  // moving when the pool is at its limit. The form in which pipes take bytes.
   void append_compact(SlabPool& pool, Chain&& other) noexcept;
 
   Slice& front() noexcept { return head_->slice; }              // not empty
@@ -60,6 +73,10 @@ class Chain {
   unsigned fill(iovec* out, unsigned max, size_t bytes_max) const noexcept;
 
  private:
+  void push_node(Slice&& slice) noexcept;
+  void drop_head() noexcept;
+  uint32_t tail_room() const noexcept;
+
   ChainNode* head_ = nullptr;
   ChainNode* tail_ = nullptr;
   size_t bytes_ = 0;

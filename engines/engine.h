@@ -1,7 +1,9 @@
 // Engine: turns submitted ops into completed ones. epoll, io_uring and the simulated one all pass tests/engine_contract.
 // Owner: a Loop. Thread: the loop's own. An engine reads no clock and no random number, calls no callback, and keeps no op
 // that it was not given. turn() order: cancels, then submitted ops, then wait, then reap.
-// Every op it was given ends up on `completed` exactly once (accept: see op.h), in this turn or a later one.
+// Every op it was given ends up on `completed` exactly once (accept: see op.h), in this turn or a later one, through finish().
+// An op that it keeps, it marks with keep(). Op::next of a kept op belongs to the Loop (the list of cancels). A submitted op with
+// cancel_asked set completes with -ECANCELED untried. An op on `completed` is not touched until the loop has served it.
 #pragma once
 
 #include <string>
@@ -22,7 +24,15 @@ struct Turn {
   uint32_t events = 0;       // things the kernel told us (readiness events or completions), not ops done at submit
   bool woken = false;        // the wake descriptor fired: the mailbox has something
   bool foreign_ready = false;  // the watched foreign descriptor (see watch) has events
+  bool runnable = false;     // it has work of its own for the next turn (a relay over its budget): nobody may sleep before it
 };
+
+inline void keep(Op& op) noexcept { op.state = OpState::in_engine; }
+inline void finish(Op& op, int32_t result, OpList& completed) noexcept {
+  op.result = result;
+  op.state = OpState::completed;
+  completed.push(op);
+}
 
 enum class ShutdownHow : uint8_t { write, both };
 
@@ -36,7 +46,8 @@ class Engine {
   virtual int open(const Address& to) noexcept = 0;
   // shutdown(2). Errors are not reported: the peer may be gone, and the ops in flight say so.
   virtual void shutdown(Socket& socket, ShutdownHow how) noexcept = 0;
-  // Forgets and closes. The loop has checked that nothing is in flight. linger_reset: SO_LINGER 0 first (sends RST).
+  // Forgets and closes. The loop has checked that nothing is in flight, and raises the generation and clears the notes after
+  // it. linger_reset: SO_LINGER 0 first (sends RST).
   virtual void close(Socket& socket, bool linger_reset) noexcept = 0;
   // The socket's next op goes to another engine and nothing of it is parked here: forget it, keep the descriptor.
   virtual void leave(Socket& socket) noexcept = 0;

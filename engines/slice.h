@@ -39,6 +39,7 @@ class Slice {
   }
   void drop_front(uint32_t count) noexcept { offset_ += count; length_ -= count; }
   void truncate(uint32_t count) noexcept { length_ = count; }
+  void extend(uint32_t count) noexcept { length_ += count; }  // the bytes behind it are the holder's (see Slab::used)
   Slab* release() noexcept { length_ = 0; return std::exchange(slab_, nullptr); }  // the caller owns the reference now
 
   char* data() const noexcept { return slab_->data + offset_; }

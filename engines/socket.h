@@ -14,6 +14,7 @@ struct Op;
 enum class EngineKind : uint8_t { epoll, uring, sim };
 inline constexpr int kEngineKinds = 3;
 const char* engine_name(EngineKind kind) noexcept;  // "epoll", "io_uring", "sim"
+struct Address;
 
 struct Socket {
   int fd = -1;
@@ -24,11 +25,17 @@ struct Socket {
   bool registered = false;    // in the epoll set
   bool readable = false;      // a recv would not block, as far as we know
   bool writable = false;
+  bool listening = false;     // has been accepting
   bool peer_closed = false;   // EPOLLRDHUP, EPOLLHUP or EPOLLERR seen: a short read does not end reading
   // The io_uring engine's own notes.
   bool more_to_read = true;   // last receive said that the socket is not empty (or nothing is known): do not poll first
   Op* reader = nullptr;       // ops parked in the engine until the socket is ready
   Op* writer = nullptr;
 };
+
+// What the engines do alike: the bodies of Engine::open, close and acked_bytes for real descriptors.
+int open_stream(const Address& to) noexcept;
+void close_stream(int fd, bool linger_reset) noexcept;
+uint64_t tcp_acked_bytes(int fd) noexcept;
 
 }  // namespace weir
