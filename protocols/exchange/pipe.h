@@ -1,8 +1,8 @@
 // Pipe: one body direction of an exchange, from a source stream to a sink stream, in bounded memory, without pause or resume.
 // Three byte counters that only grow: granted (what the source may have delivered), delivered, consumed (taken by the sink),
 // and a cap. pump() is the one function that moves bytes; it is idempotent, and runs once a tick for each pipe that an event
-// touched: move what the sink has room for; pass the end; raise the grant to delivered + (cap - charge held), never lower;
-// start or watch a relay. A lost or doubled event is repaired by the next pump.
+// touched: move what the sink has room for; pass the end; raise the grant to delivered + (cap - charge held), never lower, and tell
+// it to the source anew; start or watch a relay. A lost or doubled event is repaired by the next pump. Its logic: pipe_state.h.
 // Owner: an Exchange. Thread: the loop's own. It never drops a byte, never waits without its streams' deadlines (audited after
 // each pump in every build: debug asserts; release counts, and asks its owner to end the exchange), never allocates.
 #pragma once
@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "engines/loop.h"
+#include "protocols/exchange/pipe_state.h"
 #include "protocols/exchange/stream.h"
 
 namespace weir {
@@ -45,6 +46,7 @@ class Pipe : public Pump {
   // source may be null (bytes are put in by deliver + end by the owner: a local answer); sink may be null until attach_sink.
   void open(Loop& loop, Owner& owner, Stream* source, Stream* sink, const PipeLimits& limits, PipeStats& stats) noexcept;
   void attach_sink(Stream& sink) noexcept;
+  void detach_sink() noexcept;     // the sink goes away; attach_sink may bring another, which gets what is held and what follows
   void detach_source() noexcept;   // the stream goes away (it ended); what is held still goes to the sink
   // Gives up both ends and drops what is held. A running relay is cancelled; its end is still told to both streams (relay_end)
   // and then to the owner (pipe_idle). idle() tells when the memory may go.
@@ -55,27 +57,33 @@ class Pipe : public Pump {
   void deliver(Chain&& bytes) noexcept;
   void end(Head* trailers) noexcept;            // trailers, if any, stay the caller's and must live until pipe_finished
 
-  bool opened() const noexcept { return loop_ != nullptr; }
-  bool ended() const noexcept { return ended_; }          // the source said so
-  bool finished() const noexcept { return finished_; }    // and the sink was told
-  uint64_t granted() const noexcept { return granted_; }
-  uint64_t delivered() const noexcept { return delivered_; }
-  uint64_t consumed() const noexcept { return consumed_; }
+  bool opened() const noexcept { return loop_ != nullptr && !closed_; }
+  bool ended() const noexcept { return state_.ended; }          // the source said so
+  bool finished() const noexcept { return state_.finished; }    // and the sink was told
+  uint64_t granted() const noexcept { return state_.granted; }
+  // While a relay runs these two follow it at every moment: deadlines ask them for progress.
+  uint64_t delivered() const noexcept { return state_.delivered + (relay_.moved_in - relay_seen_in_); }
+  uint64_t consumed() const noexcept { return state_.consumed + (relay_.moved_out - relay_seen_out_); }
   size_t held() const noexcept { return held_.bytes(); }
-  uint32_t cap() const noexcept { return cap_; }
-  bool relaying() const noexcept { return relaying_; }
-  void touch() noexcept { if (loop_ != nullptr) loop_->mark_dirty(*this); }
+  uint32_t cap() const noexcept { return state_.cap; }
+  bool relaying() const noexcept { return relay_state_ != RelayState::none; }   // from relay_begin to relay_end of the source
+  void limit_cap(uint32_t bytes) noexcept;       // near the memory budget: less from now on (what was granted stays granted)
+  void touch() noexcept { if (opened()) loop_->mark_dirty(*this); }
 
   void run_pump() noexcept;                      // what mark_dirty leads to; tests may call it
 
  private:
+  enum class RelayState : uint8_t { none, claimed, running };   // claimed: the source is ours, the target still sends its queue
+  struct Ends;                                   // the pipe as pump_state() sees it
   static void pump_entry(Pump& pump) noexcept;
   static void relay_done(Op& op) noexcept;
-  void move_bytes() noexcept;
-  void raise_grant() noexcept;
-  void tune_cap() noexcept;
   bool try_relay() noexcept;
-  void audit() noexcept;
+  void start_relay(Socket& target) noexcept;
+  void unclaim(int error) noexcept;
+  void sync_relay() noexcept;
+  void end_relay(int32_t result) noexcept;
+  bool relay_live() const noexcept;
+  void audit_failed() noexcept;
 
   Loop* loop_ = nullptr;
   Owner* owner_ = nullptr;
@@ -83,12 +91,11 @@ class Pipe : public Pump {
   Stream* sink_ = nullptr;
   PipeStats* stats_ = nullptr;
   Chain held_;
-  uint64_t granted_ = 0, delivered_ = 0, consumed_ = 0;
-  uint32_t cap_ = 0, cap_max_ = 0;
-  bool ended_ = false, finished_ = false, relaying_ = false, relay_allowed_ = false, closed_ = false;
-  bool starved_ = false;             // the sink had room and nothing was held while the source stood at its grant
+  PipeState state_;
   Head* trailers_ = nullptr;
-  uint64_t round_mark_ = 0;          // self-tuning: the grant that ends the current round
+  RelayState relay_state_ = RelayState::none;
+  bool relay_allowed_ = false;
+  bool closed_ = false;
   uint64_t relay_seen_in_ = 0, relay_seen_out_ = 0;
   struct Relay : RelayOp { Pipe* pipe = nullptr; } relay_;
 };
