@@ -64,7 +64,9 @@ class Chain {
 
   Slice& front() noexcept { return head_->slice; }              // not empty
   const Slice& front() const noexcept { return head_->slice; }
+  const Slice& back() const noexcept { return tail_->slice; }   // not empty
   ChainNode* first() const noexcept { return head_; }           // to walk: node->next
+  uint32_t tail_room() const noexcept;                          // bytes that may be written behind back(): Slab::used
   [[nodiscard]] Chain take(size_t count) noexcept;              // splits off the first count bytes (count <= bytes())
   void consume(size_t count) noexcept;                          // drops the first count bytes (count <= bytes())
   void clear() noexcept;
@@ -75,7 +77,6 @@ class Chain {
  private:
   void push_node(Slice&& slice) noexcept;
   void drop_head() noexcept;
-  uint32_t tail_room() const noexcept;
 
   ChainNode* head_ = nullptr;
   ChainNode* tail_ = nullptr;

@@ -2,7 +2,8 @@
 // Caller: the h1 connections. It eats bytes from the front of `in` and appends body bytes to `body` as slices, without copying.
 // It stops at max body bytes, at the end of the body, or when `in` is empty; what follows the body stays in `in`.
 // Strict chunk grammar: 1*HEXDIG within 16 digits, extensions without control characters and at most 4096 bytes a line, CRLF only.
-// Overhead (size lines and extensions) beyond 16 KiB plus an eighth of the body bytes is refused as bad_chunk.
+// Each chunk may spend 20 bytes on its framing, as honest senders of small chunks do; what goes beyond (extensions, zeros in front)
+// is overhead, and more of it than 16 KiB plus an eighth of the body bytes is refused as bad_chunk.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@ class BodyReader {
   State read(Chain& in, Chain& body, uint64_t max) noexcept;
   // The peer closed: done for until_close, else what is missing makes it bad (response_short, client_closed are the caller's words).
   State eof() noexcept;
+  void trailers_read() noexcept { state_ = State::done; }  // the connection has parsed the trailer section
   State state() const noexcept { return state_; }
   What what() const noexcept { return what_; }
   BodyKind kind() const noexcept { return kind_; }
@@ -31,7 +33,8 @@ class BodyReader {
  private:
   enum class Chunk : uint8_t { size_first, size, extension, size_lf, data, data_cr, data_lf };
   State read_chunked(Chain& in, Chain& body, uint64_t max) noexcept;
-  bool line_byte(char c) noexcept;                        // one byte of a size line; false: bad
+  bool end_of_line() noexcept;
+  bool line_byte(char c) noexcept;                        // one byte of chunk framing; false: bad
 
   BodyKind kind_ = BodyKind::none;
   State state_ = State::done;
