@@ -46,7 +46,9 @@ class Pipe : public Pump {
   // source may be null (bytes are put in by deliver + end by the owner: a local answer); sink may be null until attach_sink.
   void open(Loop& loop, Owner& owner, Stream* source, Stream* sink, const PipeLimits& limits, PipeStats& stats) noexcept;
   void attach_sink(Stream& sink) noexcept;
-  void detach_sink() noexcept;     // the sink goes away; attach_sink may bring another, which gets what is held and what follows
+  // The sink goes away; attach_sink may bring another, which gets what is held and what follows. A running relay is cancelled; if
+  // it had moved bytes by its end, another sink cannot go on: pipe_failed.
+  void detach_sink() noexcept;
   void detach_source() noexcept;   // the stream goes away (it ended); what is held still goes to the sink
   // Gives up both ends and drops what is held. A running relay is cancelled; its end is still told to both streams (relay_end)
   // and then to the owner (pipe_idle). idle() tells when the memory may go.
@@ -96,6 +98,7 @@ class Pipe : public Pump {
   RelayState relay_state_ = RelayState::none;
   bool relay_allowed_ = false;
   bool closed_ = false;
+  Stream* relay_sink_ = nullptr;                 // the target of the running relay; outlives detach_sink
   uint64_t relay_seen_in_ = 0, relay_seen_out_ = 0;
   struct Relay : RelayOp { Pipe* pipe = nullptr; } relay_;
 };

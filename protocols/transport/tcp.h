@@ -26,6 +26,7 @@ class TcpTransport final : public Transport {
   void change_engine(EngineKind kind) noexcept override;
 
   Socket& socket() noexcept { return socket_; }
+  EngineKind engine() const noexcept { return socket_.engine; }
   // Someone else's op on this socket (connect, relay) ended while the transport was closing.
   void foreign_op_done() noexcept { if (closing_) try_close(); }
 

@@ -1,0 +1,133 @@
+// Exchange: one request and its answer, joining a client stream and (perhaps) an origin stream by two pipes. Its life is the
+// table in exchange.cc: routing -> awaiting -> responding -> done. The handler (daemon) decides where a request goes; the streams
+// report heads, ends and faults; nobody else changes its state.
+// Owner: ExchangeContext's pool; it frees itself at the end of a tick, after handler.on_end, once no relay of its pipes is in
+// flight. Thread: the loop's own. Each exchange ends exactly once, with fault() telling why (none: well).
+// It never picks a status by hand (fault.cc has the table) and never touches a socket.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "engines/slot_pool.h"
+#include "protocols/exchange/pipe.h"
+
+namespace weir {
+
+class Exchange;
+
+struct ExchangeHandler {
+  // The request head is complete. Calls exchange.connect() or exchange.respond() or exchange.fail(), now or in a later tick.
+  virtual void on_request(Exchange& exchange) noexcept = 0;
+  // The origin failed before its response head. true: the handler has called connect() again; false: answer with the fault.
+  virtual bool on_origin_failed(Exchange& exchange, const Fault& fault) noexcept = 0;
+  // The final response head is about to be sent; fields may be added or removed.
+  virtual void on_response(Exchange& exchange, Head& response) noexcept = 0;
+  // The last call, exactly once. exchange.fault() says how it ended.
+  virtual void on_end(Exchange& exchange) noexcept = 0;
+
+ protected:
+  ~ExchangeHandler() = default;
+};
+
+// "Mon, 30 Nov 2026 18:42:15 GMT" (RFC 9110 section 5.6.7), made at most once a second.
+class DateCache {
+ public:
+  std::string_view text(TimePoint now) noexcept;
+
+ private:
+  TimePoint valid_until_{};
+  char text_[32] = {};
+};
+
+struct ExchangeStats {
+  Counter started, ended, failed;
+  Counter bytes_from_client, bytes_to_client;
+};
+
+// What the exchanges of one worker share. Owner: the worker.
+struct ExchangeContext {
+  explicit ExchangeContext(Loop& l) noexcept : loop(l) {}
+  Loop& loop;
+  SlotPool<Exchange> exchanges;
+  SlotPool<Head> trailers;
+  Head response;          // scratch: the response head being passed on or made, valid within one call
+  PipeLimits limits;
+  PipeStats pipes;
+  ExchangeStats stats;
+  DateCache date;
+};
+
+enum class ExchangeState : uint8_t { routing, awaiting, responding, done };
+
+class Exchange final : public Slot, public Pipe::Owner {
+ public:
+  Exchange(ExchangeContext& context, ExchangeHandler& handler, Stream& client, void* listener) noexcept;
+  ~Exchange() = default;
+
+  // -- from the client stream
+  Head& request() noexcept { return request_; }
+  void start() noexcept;                                 // request() is filled in
+  // The client is gone (answerable = false), or its message turned bad or late while it can still be answered.
+  void client_failed(const Fault& fault, bool answerable) noexcept;
+
+  // -- from the handler
+  void connect(Stream& origin, std::span<const ExtraField> extra) noexcept;
+  void respond(uint16_t status, std::string_view content_type, std::string_view body,
+               std::span<const ExtraField> extra) noexcept;
+  void fail(const Fault& fault) noexcept;                // the answer that the fault's table row gives
+
+  // -- from the origin stream
+  void informational(Head& head) noexcept;               // 1xx
+  void response_head(Head& head) noexcept;
+  void origin_failed(const Fault& fault) noexcept;       // reported once; the stream forgets this exchange before it calls
+
+  Pipe& up() noexcept { return up_; }
+  Pipe& down() noexcept { return down_; }
+  Head* new_trailers(bool from_client) noexcept;         // to parse into; lives as long as the exchange; nullptr: no memory
+
+  ExchangeState state() const noexcept { return state_; }
+  const Fault& fault() const noexcept { return fault_; }
+  uint16_t status() const noexcept { return status_; }   // sent to the client; 0: none was
+  bool request_complete() const noexcept;                // the client's whole request was received
+  Stream* origin() noexcept { return origin_; }
+  ExchangeContext& context() noexcept { return context_; }
+  TimePoint started_at() const noexcept { return started_at_; }
+  uint64_t bytes_to_client() const noexcept { return local_bytes_ + (down_.opened() ? down_.consumed() : 0); }
+
+  std::string_view client_ip;  // as text; the client connection's memory
+
+  // The handler's notes about this exchange.
+  void* listener = nullptr;   // as given by the client stream
+  void* route = nullptr;
+  void* snapshot = nullptr;
+  uint8_t attempts = 0;
+  bool origin_reused = false;
+
+ private:
+  void pipe_finished(Pipe& pipe) noexcept override;
+  void pipe_failed(Pipe& pipe, const Fault& fault) noexcept override;
+  void pipe_idle(Pipe& pipe) noexcept override;
+  enum class Event : uint8_t { connect, answer, response_done, cut };
+  void go(Event event) noexcept;
+  void finish(const Fault& fault) noexcept;
+  void release_when_idle() noexcept;
+  static void release_entry(Slot& slot) noexcept;
+
+  ExchangeContext& context_;
+  ExchangeHandler& handler_;
+  Stream* client_;
+  Stream* origin_ = nullptr;
+  Pipe up_, down_;
+  ExchangeState state_ = ExchangeState::routing;
+  bool up_done_ = false;      // the request was passed on in full (or has no body)
+  bool release_queued_ = false;
+  uint16_t status_ = 0;
+  Fault fault_;
+  TimePoint started_at_;
+  uint64_t local_bytes_ = 0;
+  Head* trailers_[2] = {nullptr, nullptr};
+  Head request_;
+};
+
+}  // namespace weir

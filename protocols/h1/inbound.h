@@ -1,0 +1,45 @@
+// Inbound: the receiving half that both h1 connections share: unparsed bytes, the head being put together, the body being
+// taken out within the pipe's grant, trailers. It sees bytes and a pipe; sockets, deadlines and meaning are the connection's.
+// Owner: a ServerConn or ClientConn embeds it. Thread: the loop's own.
+#pragma once
+
+#include "protocols/exchange/exchange.h"
+#include "protocols/h1/body_reader.h"
+#include "protocols/h1/head_buffer.h"
+#include "protocols/h1/parser.h"
+
+namespace weir::h1 {
+
+inline constexpr uint32_t kReadBytesMax = 256u << 10;  // copying relays read in pieces of up to this
+
+struct Inbound {
+  Chain in;
+  HeadBuffer head;
+  BodyReader reader;
+  uint64_t granted = 0;         // absolute, from the pipe
+  bool relaying = false;        // the pipe has the socket's reading side
+  bool delivered_now = false;   // bytes went to the pipe in this pass: it decides first whether it wants to relay
+
+  void begin_body(BodyKind kind, uint64_t length) noexcept {
+    reader.begin(kind, length);
+    granted = 0;
+    relaying = delivered_now = false;
+  }
+  bool body_done() const noexcept { return reader.state() == BodyReader::State::done; }
+
+  // Moves what may be moved from `in` to the pipe, and passes the end on. `trailers` is asked for only when a trailer section
+  // comes. Returns none, or what is wrong with the body.
+  What move_body(Pipe& pipe, Exchange& exchange, bool from_client, const HeadLimits& limits, SlabPool& pool) noexcept;
+
+  // How much to receive now for the body: 0 while the grant is used up, something is still unread here, or a relay reads.
+  uint32_t body_want(const Pipe* pipe) const noexcept {
+    if (relaying || pipe == nullptr || !in.empty() || granted <= pipe->delivered()) return 0;
+    const uint64_t credit = granted - pipe->delivered();
+    return credit < kReadBytesMax ? static_cast<uint32_t>(credit) : kReadBytesMax;
+  }
+
+ private:
+  What read_trailers(Pipe& pipe, Exchange& exchange, bool from_client, const HeadLimits& limits, SlabPool& pool) noexcept;
+};
+
+}  // namespace weir::h1

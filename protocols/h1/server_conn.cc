@@ -1,0 +1,421 @@
+#include "protocols/h1/server_conn.h"
+
+#include <cerrno>
+
+namespace weir::h1 {
+
+//            first byte         head complete              answered and request read
+//   idle ----------------> head --------------> exchange -----------------------------> idle
+//    |                      |                      |  answered, and this connection is to end
+//    | keepalive, drain     | 408, 400 ...         v
+//    |                      +----> exchange -> finishing --(sent)--> lingering --(EOF, linger)--> closing
+//    +-----------------------------------------------> closing  <--- any cut
+//
+// finishing goes straight to closing where the client asked for the end itself and nothing unread is left.
+
+namespace {
+constexpr size_t kOutBytesMax = 256u << 10;      // unsent output that an exchange may pile up
+constexpr size_t kReadAheadBytes = kSlabBytes;   // pipelined input held while an exchange runs
+}  // namespace
+
+ServerConn::ServerConn(ExchangeContext& context, ServerConnHost& host, const ServerPolicy& policy, ServerStats& stats, int fd,
+                       EngineKind engine, const Address& peer) noexcept
+    : loop_(context.loop), context_(context), host_(host), policy_(policy), stats_(stats), transport_(context.loop, *this),
+      since_(context.loop.now()), sent_at_(context.loop.now()), peer_(peer) {
+  work_.self = due_.self = this;
+  work_.pump = advance_entry;
+  due_.fire = due_entry;
+  peer_text_size_ = static_cast<uint8_t>(peer_.host_text(peer_text_));
+  loop_.adopt(transport_.socket(), fd, engine);
+  stats_.accepted.add();
+  stats_.open.add();
+  touch();
+}
+
+ServerConn::~ServerConn() {
+  loop_.forget_timer(due_);
+  loop_.forget_dirty(work_);
+  stats_.open.sub();
+}
+
+void ServerConn::advance_entry(Pump& pump) noexcept { static_cast<Work&>(pump).self->advance(); }
+
+void ServerConn::advance() noexcept {
+  if (broken_ && state_ != State::closing) cut(make_fault(What::out_of_memory));
+  for (bool again = true; again;) {
+    again = false;
+    switch (state_) {
+      case State::idle:
+        if (!inbound_.in.empty() && transport_.out().bytes() < kOutBytesMax) {
+          state_ = State::head;
+          since_ = first_ ? since_ : loop_.now();
+          again = true;
+        } else if (transport_.at_eof() || policy_.draining || close_after_) {
+          finish(false);
+        }
+        break;
+      case State::head: again = read_head(); break;
+      case State::exchange: again = run_exchange(); break;
+      case State::finishing:
+        if (owes()) break;
+        if (!linger_ || transport_.at_eof()) {
+          close_now(false);
+          return;
+        }
+        state_ = State::lingering;
+        since_ = loop_.now();
+        transport_.finish_writing();
+        again = true;
+        break;
+      case State::lingering:
+        inbound_.in.clear();
+        if (transport_.at_eof()) close_now(false);
+        break;
+      case State::closing: return;
+    }
+  }
+  if (state_ != State::closing) settle();
+}
+
+bool ServerConn::read_head() noexcept {
+  const std::string_view bytes = inbound_.head.view(inbound_.in, loop_.slabs(), policy_.head.head_bytes);
+  exchange_ = context_.exchanges.make(context_, *policy_.handler, *this, policy_.listener);
+  if (bytes.empty() || exchange_ == nullptr) {
+    if (exchange_ != nullptr) context_.exchanges.destroy(std::exchange(exchange_, nullptr));
+    close_now(true);
+    return false;
+  }
+  Head& request = exchange_->request();
+  const ParseResult result =
+      parse_request_head(bytes.data(), bytes.size(), inbound_.head.scanned, policy_.head, request);
+  if (result.state == Parse::need_more) {
+    context_.exchanges.destroy(std::exchange(exchange_, nullptr));
+    if (transport_.at_eof()) close_now(false);
+    return false;
+  }
+  first_ = false;
+  state_ = State::exchange;
+  since_ = loop_.now();
+  head_sent_ = false;
+  body_bytes_ = 0;
+  stats_.requests.add();
+  context_.stats.started.add();
+  if (result.state == Parse::bad) {
+    inbound_.begin_body(BodyKind::none, 0);
+    request_failed(result.what, true);
+    return true;
+  }
+  exchange_->client_ip = {peer_text_, peer_text_size_};
+  inbound_.head.take(inbound_.in, loop_.slabs(), result.consumed, request);
+  inbound_.begin_body(request.body, request.content_length);
+  if (!request.keep_alive || policy_.draining) close_after_ = true;
+  if (request.body == BodyKind::length && request.content_length > policy_.request_body_max) {
+    request_failed(What::body_too_large, true);
+    return true;
+  }
+  exchange_->start();
+  return true;
+}
+
+// The request can no longer be read to its end: this connection closes after the answer.
+void ServerConn::request_failed(What what, bool answerable) noexcept {
+  close_after_ = true;
+  linger_ = true;
+  if (exchange_ != nullptr) exchange_->client_failed(make_fault(what), answerable);
+}
+
+bool ServerConn::run_exchange() noexcept {
+  if (exchange_ != nullptr && in != nullptr) {
+    const uint64_t before = in->delivered();
+    const What bad = inbound_.move_body(*in, *exchange_, true, policy_.head, loop_.slabs());
+    if (in->delivered() != before) {
+      since_ = loop_.now();
+      body_bytes_ = in->delivered();
+    }
+    if (bad != What::none) {
+      request_failed(bad, true);
+    } else if (body_bytes_ > policy_.request_body_max) {
+      request_failed(What::body_too_large, true);
+    } else if (transport_.at_eof() && inbound_.in.empty() && !inbound_.relaying && !inbound_.body_done()) {
+      request_failed(What::client_closed, false);
+    }
+  }
+  if (exchange_ != nullptr || state_ != State::exchange) return false;
+  next_request();
+  return true;
+}
+
+// The exchange is over and its answer stands in the output.
+void ServerConn::next_request() noexcept {
+  if (!inbound_.body_done()) {
+    finish(true);
+  } else if (close_after_ || policy_.draining || nothing_follows()) {
+    finish(linger_ || policy_.draining || !inbound_.in.empty());
+  } else {
+    state_ = State::idle;
+    since_ = loop_.now();
+    inbound_.head.reset();
+  }
+}
+
+void ServerConn::finish(bool linger) noexcept {
+  state_ = State::finishing;
+  linger_ = linger;
+  touch();
+}
+
+void ServerConn::settle() noexcept {
+  arm_receive();
+  if (!relay_out_) transport_.flush();
+  arm_timer();
+}
+
+void ServerConn::arm_receive() noexcept {
+  if (transport_.reading() || transport_.at_eof()) return;
+  switch (state_) {
+    case State::idle:
+    case State::head: transport_.read(kSlabBytes); break;
+    case State::exchange:
+      if (!inbound_.body_done()) {
+        if (inbound_.delivered_now) {  // the pipe looks first; then this comes again
+          inbound_.delivered_now = false;
+          touch();
+          return;
+        }
+        transport_.read(inbound_.body_want(in));
+      } else if (inbound_.in.bytes() < kReadAheadBytes) {
+        transport_.read(kSlabBytes);
+      }
+      break;
+    case State::lingering: transport_.read(kSlabBytes); break;
+    case State::finishing:
+    case State::closing: break;
+  }
+}
+
+TimePoint ServerConn::read_due() const noexcept {
+  const ServerTimeouts& t = policy_.timeouts;
+  switch (state_) {
+    case State::idle: return owes() ? kNever : after(since_, first_ ? t.client_header : t.keepalive);
+    case State::head: return after(since_, t.client_header);
+    case State::exchange:
+      if (in == nullptr || inbound_.body_done() || inbound_.granted <= in->delivered()) return kNever;
+      return after(since_, head_sent_ ? t.stream_idle : t.client_body);
+    case State::lingering: return after(since_, t.linger);
+    case State::finishing:
+    case State::closing: return kNever;
+  }
+  return kNever;
+}
+
+void ServerConn::arm_timer() noexcept {
+  const TimePoint reading = read_due();
+  const TimePoint writing = owes() ? after(sent_at_, policy_.timeouts.write) : kNever;
+  const TimePoint due = reading < writing ? reading : writing;
+  if (due == due_.due) return;
+  due_.coarse = state_ == State::idle && !first_;
+  loop_.set_timer(due_, due);
+}
+
+void ServerConn::due_entry(Timer& timer) noexcept {
+  ServerConn& self = *static_cast<Due&>(timer).self;
+  if (self.owes() && self.loop_.now() >= self.after(self.sent_at_, self.policy_.timeouts.write)) self.write_timed_out();
+  if (self.state_ != State::closing && self.loop_.now() >= self.read_due()) self.read_timed_out();
+  self.touch();
+}
+
+void ServerConn::write_timed_out() noexcept {
+  const uint64_t acked = transport_.acked_bytes();
+  if (acked > acked_) {  // the kernel took nothing new, but the peer still reads what it had
+    acked_ = acked;
+    sent_at_ = loop_.now();
+    return;
+  }
+  count_timeout(ServerTimeoutKind::write);
+  cut(make_fault(What::write_timeout));
+}
+
+void ServerConn::read_timed_out() noexcept {
+  switch (state_) {
+    case State::idle:
+      count_timeout(first_ ? ServerTimeoutKind::client_header : ServerTimeoutKind::keepalive);
+      close_now(false);
+      break;
+    case State::head:
+      count_timeout(ServerTimeoutKind::client_header);
+      exchange_ = context_.exchanges.make(context_, *policy_.handler, *this, policy_.listener);
+      if (exchange_ == nullptr) {
+        close_now(true);
+        return;
+      }
+      state_ = State::exchange;
+      head_sent_ = false;
+      stats_.requests.add();
+      context_.stats.started.add();
+      inbound_.begin_body(BodyKind::none, 0);
+      request_failed(What::client_header_timeout, true);
+      break;
+    case State::exchange:
+      count_timeout(head_sent_ ? ServerTimeoutKind::stream_idle : ServerTimeoutKind::client_body);
+      request_failed(head_sent_ ? What::stream_idle_timeout : What::client_body_timeout, true);
+      break;
+    case State::lingering:
+      count_timeout(ServerTimeoutKind::linger);
+      close_now(false);
+      break;
+    case State::finishing:
+    case State::closing: break;
+  }
+}
+
+void ServerConn::on_bytes(Chain&& bytes) noexcept {
+  stats_.bytes_in.add(bytes.bytes());
+  if (state_ == State::lingering) return;
+  if (state_ == State::idle || state_ == State::head) inbound_.head.append(inbound_.in, loop_.slabs(), std::move(bytes));
+  else inbound_.in.append(std::move(bytes));
+  touch();
+}
+
+void ServerConn::on_eof() noexcept { touch(); }
+
+void ServerConn::on_sent(size_t count) noexcept {
+  stats_.bytes_out.add(count);
+  sent_at_ = loop_.now();
+  if (out != nullptr) out->touch();
+  touch();
+}
+
+void ServerConn::on_error(int error, bool sending) noexcept {
+  cut(make_fault(sending ? What::client_write_failed : What::client_reset, error));
+}
+
+void ServerConn::on_closed() noexcept { host_.conn_closed(*this); }
+
+void ServerConn::cut(const Fault& fault) noexcept {
+  if (exchange_ != nullptr) exchange_->client_failed(fault, false);  // comes back through abort()
+  close_now(true);
+}
+
+void ServerConn::close_now(bool reset) noexcept {
+  if (state_ == State::closing) return;
+  state_ = State::closing;
+  loop_.clear_timer(due_);
+  inbound_.in.clear();
+  transport_.close(reset);
+}
+
+void ServerConn::drain() noexcept {
+  close_after_ = true;
+  touch();
+}
+
+// ---- Stream
+
+void ServerConn::grant(uint64_t total) noexcept {
+  inbound_.granted = total;
+  since_ = loop_.now();
+  touch();
+}
+
+size_t ServerConn::room() const noexcept {
+  const size_t queued = transport_.out().bytes();
+  return relay_out_ || queued >= kOutBytesMax ? 0 : kOutBytesMax - queued;
+}
+
+void ServerConn::send_head(const Head& head, std::span<const ExtraField> extra) noexcept {
+  Framing framing;
+  if (head.status >= 200) {
+    head_sent_ = true;
+    const Head& request = exchange_->request();
+    framing.body = head.body;
+    if (head.body == BodyKind::length || (head.body == BodyKind::none && head.has_length)) {
+      framing.length = head.content_length;
+      framing.write_length = true;
+    } else if (head.body != BodyKind::none) {
+      framing.body = request.version == Version::http10 ? BodyKind::until_close : BodyKind::chunked;
+    }
+    if (framing.body == BodyKind::until_close) close_after_ = true;
+    if (head.status >= 400 && !exchange_->request_complete()) {
+      close_after_ = true;
+      linger_ = true;
+    }
+    framing.close = close_after_ || (nothing_follows() && exchange_->request_complete());
+    framing.keep_alive = !framing.close && request.version == Version::http10;
+    framing_ = framing.body;
+  }
+  if (!owes()) sent_at_ = loop_.now();
+  if (!write_response_head(transport_.out(), loop_.slabs(), head, framing, extra)) broken_ = true;
+  touch();
+}
+
+void ServerConn::send_body(Chain&& bytes) noexcept {
+  if (!owes()) sent_at_ = loop_.now();
+  if (framing_ != BodyKind::chunked) transport_.out().append(std::move(bytes));
+  else if (!write_chunk(transport_.out(), loop_.slabs(), std::move(bytes))) broken_ = true;
+  touch();
+}
+
+void ServerConn::send_end(const Head* trailers) noexcept {
+  if (framing_ == BodyKind::chunked && !write_last_chunk(transport_.out(), loop_.slabs(), trailers)) broken_ = true;
+  touch();
+}
+
+void ServerConn::abort(const Fault&) noexcept {
+  exchange_ = nullptr;
+  in = out = nullptr;
+  // A body that only the close ends must not look whole.
+  close_now(head_sent_ && framing_ == BodyKind::until_close);
+}
+
+void ServerConn::detach() noexcept {
+  exchange_ = nullptr;
+  in = out = nullptr;
+  touch();
+}
+
+bool ServerConn::source_live() const noexcept {
+  return inbound_.relaying || transport_.reading() || work_.dirty || !inbound_.in.empty() || transport_.at_eof() ||
+         inbound_.granted > 0;
+}
+
+bool ServerConn::sink_live() const noexcept { return owes() || work_.dirty || room() > 0; }
+
+Socket* ServerConn::relay_source(uint64_t* left) noexcept {
+  if (inbound_.reader.kind() != BodyKind::length || !inbound_.in.empty() || transport_.reading() || transport_.at_eof() ||
+      transport_.closing())
+    return nullptr;
+  *left = inbound_.reader.left();
+  return transport_.plain_socket();
+}
+
+Socket* ServerConn::relay_target() noexcept {
+  return framing_ == BodyKind::length && !owes() && !transport_.closing() ? transport_.plain_socket() : nullptr;
+}
+
+bool ServerConn::relay_target_soon() const noexcept { return framing_ == BodyKind::length && !transport_.closing(); }
+
+void ServerConn::relay_begin(bool as_source) noexcept { (as_source ? inbound_.relaying : relay_out_) = true; }
+
+void ServerConn::relay_progress(bool as_source) noexcept {
+  (as_source ? since_ : sent_at_) = loop_.now();
+  touch();
+}
+
+void ServerConn::relay_end(bool as_source, uint64_t moved, int error) noexcept {
+  if (as_source) {
+    inbound_.relaying = false;
+    stats_.bytes_in.add(moved);
+    inbound_.reader.relayed(moved);
+    since_ = loop_.now();
+  } else {
+    relay_out_ = false;
+    stats_.bytes_out.add(moved);
+    sent_at_ = loop_.now();
+  }
+  transport_.foreign_op_done();
+  if (error != 0 && error != ECANCELED && exchange_ != nullptr)
+    exchange_->client_failed(make_fault(as_source ? What::client_reset : What::client_write_failed, error), false);
+  touch();
+}
+
+}  // namespace weir::h1

@@ -1,0 +1,140 @@
+// ServerConn: one HTTP/1.x connection from a client (RFC 9112). One exchange at a time, pipelined requests in order.
+// Everything happens in advance(), which runs once a tick after any event and may be run at any time: parse, hand body bytes to
+// the pipe, flush, arm the receive, set the one timer from the state. States and their ends: server_conn.cc has the picture.
+// Owner: a listener's worker, through ServerConnHost (told when the memory may go). Thread: the loop's own.
+// Guarantees: a head never holds more than its limit; a client that half-closes gets its whole answer; an early answer survives an
+// unread request body (write side shut, input discarded until EOF or `linger`); bytes owed without progress end it (`write`).
+#pragma once
+
+#include "protocols/h1/inbound.h"
+#include "protocols/h1/writer.h"
+#include "protocols/transport/tcp.h"
+
+namespace weir::h1 {
+
+class ServerConn;
+
+// Zero switches that one off.
+struct ServerTimeouts {
+  Duration client_header{0}, client_body{0}, stream_idle{0}, keepalive{0}, write{0}, linger{0};
+};
+
+enum class ServerTimeoutKind : uint8_t { client_header, client_body, stream_idle, keepalive, write, linger };
+inline constexpr int kServerTimeoutKinds = 6;
+
+struct ServerStats {
+  Counter accepted, open, requests, bytes_in, bytes_out;
+  std::array<Counter, kServerTimeoutKinds> timeouts;
+};
+
+// What the connections of one listener on one worker share; a reload changes it in place.
+struct ServerPolicy {
+  HeadLimits head;
+  uint64_t request_body_max = UINT64_MAX;
+  ServerTimeouts timeouts;
+  ExchangeHandler* handler = nullptr;
+  void* listener = nullptr;
+  bool draining = false;
+};
+
+struct ServerConnHost {
+  virtual void conn_closed(ServerConn& conn) noexcept = 0;   // the last call: free it
+ protected:
+  ~ServerConnHost() = default;
+};
+
+class ServerConn final : public Stream, public TransportOwner {
+ public:
+  ServerConn(ExchangeContext& context, ServerConnHost& host, const ServerPolicy& policy, ServerStats& stats, int fd,
+             EngineKind engine, const Address& peer) noexcept;
+  ~ServerConn() override;
+
+  void drain() noexcept;             // close when idle; else "connection: close" on the answer in progress
+  void cut(const Fault& fault) noexcept;   // now
+  void change_engine(EngineKind kind) noexcept { transport_.change_engine(kind); }
+  bool idle() const noexcept { return state_ == State::idle; }
+  const Address& peer() const noexcept { return peer_; }
+  EngineKind engine() const noexcept { return transport_.engine(); }
+
+  ServerConn* next = nullptr;        // the host's list
+  ServerConn* prev = nullptr;
+
+  // Stream
+  void grant(uint64_t total) noexcept override;
+  size_t room() const noexcept override;
+  void send_body(Chain&& bytes) noexcept override;
+  void send_end(const Head* trailers) noexcept override;
+  void send_head(const Head& head, std::span<const ExtraField> extra) noexcept override;
+  void abort(const Fault& fault) noexcept override;
+  void detach() noexcept override;
+  bool source_live() const noexcept override;
+  bool sink_live() const noexcept override;
+  Socket* relay_source(uint64_t* left) noexcept override;
+  Socket* relay_target() noexcept override;
+  bool relay_target_soon() const noexcept override;
+  void relay_begin(bool as_source) noexcept override;
+  void relay_progress(bool as_source) noexcept override;
+  void relay_end(bool as_source, uint64_t moved, int error) noexcept override;
+
+ private:
+  enum class State : uint8_t { idle, head, exchange, finishing, lingering, closing };
+  struct Work : Pump { ServerConn* self = nullptr; };
+  struct Due : Timer { ServerConn* self = nullptr; };
+
+  // TransportOwner
+  void on_bytes(Chain&& bytes) noexcept override;
+  void on_eof() noexcept override;
+  void on_sent(size_t count) noexcept override;
+  void on_error(int error, bool sending) noexcept override;
+  void on_closed() noexcept override;
+
+  static void advance_entry(Pump& pump) noexcept;
+  static void due_entry(Timer& timer) noexcept;
+  void touch() noexcept { loop_.mark_dirty(work_); }
+  void advance() noexcept;
+  bool read_head() noexcept;                  // true: go on
+  bool run_exchange() noexcept;
+  void request_failed(What what, bool answerable) noexcept;
+  void next_request() noexcept;
+  void finish(bool linger) noexcept;
+  void settle() noexcept;                     // receive, flush, timer
+  void arm_receive() noexcept;
+  void arm_timer() noexcept;
+  TimePoint read_due() const noexcept;
+  void read_timed_out() noexcept;
+  void write_timed_out() noexcept;
+  void close_now(bool reset) noexcept;
+  void count_timeout(ServerTimeoutKind kind) noexcept { stats_.timeouts[static_cast<size_t>(kind)].add(); }
+  bool owes() const noexcept { return relay_out_ || transport_.sending() || !transport_.out().empty(); }
+  bool nothing_follows() const noexcept { return transport_.at_eof() && inbound_.in.empty(); }
+  TimePoint after(TimePoint from, Duration wait) const noexcept { return wait.count() == 0 ? kNever : from + wait; }
+
+  Loop& loop_;
+  ExchangeContext& context_;
+  ServerConnHost& host_;
+  const ServerPolicy& policy_;
+  ServerStats& stats_;
+  TcpTransport transport_;
+  Inbound inbound_;
+  Exchange* exchange_ = nullptr;
+  State state_ = State::idle;
+  bool first_ = true;             // no request yet: the header timeout runs from the accept
+  bool close_after_ = false;
+  bool linger_ = false;           // finishing: discard what still comes before closing
+  bool head_sent_ = false;        // the final response head of this exchange
+  bool answering_ = false;        // send_head .. send_end
+  BodyKind framing_ = BodyKind::none;  // of the response being sent
+  bool relay_out_ = false;
+  bool broken_ = false;           // output could not be written for want of memory: what stands in it is not a message
+  uint64_t body_bytes_ = 0;
+  uint64_t acked_ = 0;
+  TimePoint since_;               // when the state that the read deadline counts from began, or its last byte came
+  TimePoint sent_at_;             // last progress of what we owe
+  Work work_;
+  Due due_;
+  Address peer_;
+  uint8_t peer_text_size_ = 0;
+  char peer_text_[46];
+};
+
+}  // namespace weir::h1
