@@ -47,6 +47,7 @@ void Pipe::open(Loop& loop, Owner& owner, Stream* source, Stream* sink, const Pi
   state_.begin(std::max(limits.cap_min, kSlabBytes), limits.cap_max);
   trailers_ = nullptr;
   relay_state_ = RelayState::none;
+  relay_sink_ = nullptr;
   relay_allowed_ = limits.relay;
   closed_ = false;
   relay_.moved_in = relay_.moved_out = relay_seen_in_ = relay_seen_out_ = 0;
@@ -60,7 +61,7 @@ void Pipe::attach_sink(Stream& sink) noexcept {
 }
 
 void Pipe::detach_sink() noexcept {
-  WEIR_ASSERT(relay_state_ != RelayState::running);
+  if (relay_state_ == RelayState::running) loop_->cancel(relay_);
   if (relay_state_ == RelayState::claimed) unclaim(0);
   sink_ = nullptr;
   touch();
@@ -166,6 +167,7 @@ void Pipe::start_relay(Socket& target) noexcept {
   if (relay_state_ == RelayState::none) source_->relay_begin(true);
   sink_->relay_begin(false);
   relay_state_ = RelayState::running;
+  relay_sink_ = sink_;
   relay_.to = &target;
   relay_.moved_in = relay_.moved_out = relay_seen_in_ = relay_seen_out_ = 0;
   relay_.target_failed = false;
@@ -187,7 +189,7 @@ void Pipe::sync_relay() noexcept {
   state_.granted = std::max(state_.granted, state_.delivered);
   stats_->relay_bytes.add(out);
   if (in > 0) source_->relay_progress(true);
-  if (out > 0) sink_->relay_progress(false);
+  if (out > 0) relay_sink_->relay_progress(false);
 }
 
 void Pipe::relay_done(Op& op) noexcept {
@@ -202,16 +204,17 @@ void Pipe::end_relay(int32_t result) noexcept {
     stats_->relay_fallbacks.add();
     result = 0;
   }
-  // The callees may close this pipe, or end it; what they get was fixed before.
+  // The callees may close this pipe, or end it; what they are told was fixed before.
   relay_state_ = RelayState::none;
+  state_.in_round = state_.stood = false;
+  Stream* target = std::exchange(relay_sink_, nullptr);
   Stream* source = source_;
-  Stream* sink = sink_;
   const bool was_closed = closed_;
   const int error = -result;
   // Bytes that were in the kernel's pipe are gone with it: neither side can go on, whichever failed.
   const bool lost = relay_.moved_in > relay_.moved_out;
-  state_.in_round = state_.stood = false;
-  sink->relay_end(false, relay_.moved_out, relay_.target_failed || lost ? error : 0);
+  const bool target_changed = target != sink_;
+  target->relay_end(false, relay_.moved_out, relay_.target_failed || lost ? error : 0);
   source->relay_end(true, relay_.moved_in, relay_.target_failed && !lost ? 0 : error);
   if (closed_) {
     source_ = sink_ = nullptr;
@@ -219,12 +222,13 @@ void Pipe::end_relay(int32_t result) noexcept {
     return;
   }
   touch();
+  if (target_changed && sink_ != nullptr && relay_.moved_in > 0) owner_->pipe_failed(*this, make_fault(What::origin_write_failed));
 }
 
 // An op is in flight or the target sends its queue; the deadline is the one of the side that is waited for.
 bool Pipe::relay_live() const noexcept {
   if (relay_state_ == RelayState::claimed) return sink_->sink_live();
-  return !relay_.idle() && (source_->source_live() || sink_->sink_live());
+  return !relay_.idle() && (source_->source_live() || relay_sink_->sink_live());
 }
 
 }  // namespace weir
