@@ -1,0 +1,142 @@
+"""HUP: a new snapshot at a tick boundary, unchanged sockets kept, what is in flight ends under what it began with."""
+import threading
+
+from lib.case import case
+from lib.weir import free_port, listening_inode
+from lib.wire import Client, wait_until
+
+
+def said(text):
+    return lambda q, a: a.reply(200, [], text)
+
+
+def generation(weir):
+    return weir.metric("weir_config_generation")
+
+
+def reload_with(weir, config):
+    before = generation(weir)
+    weir.write_config(config)
+    weir.hup()
+    wait_until("the new generation is in service", lambda: generation(weir) != before)
+
+
+@case()
+def test_new_route(t):
+    a, b = t.origin(said(b"a")), t.origin(said(b"b"))
+    weir = t.weir(a)
+    inode = listening_inode(t.port)
+    client = t.client()
+    assert client.get("/b/x").body == b"a"
+    reload_with(weir, t.config(upstreams={"app": {"servers": [a.address]}, "bee": {"servers": [b.address]}},
+                               routes=[{"match": {"path_prefix": "/b/"}, "to": "bee"}, {"to": "app"}]))
+    assert client.get("/b/x").body == b"b", "the keep-alive connection must use the new routes"
+    assert client.get("/").body == b"a"
+    assert t.client().get("/b/y").body == b"b"
+    assert listening_inode(t.port) == inode, "the listening socket was replaced"
+    assert weir.metric("weir_config_last_reload_success") == 1
+
+
+@case()
+def test_in_flight_ends_under_old(t):
+    gate = threading.Event()
+
+    def slow(request, answer):
+        answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst")
+        gate.wait(60)
+        answer.raw(b"later")
+    a, b = t.origin(slow), t.origin(said(b"b"))
+    weir = t.weir(a)
+    client = t.client()
+    client.request("GET", "/")
+    response = client.head()
+    reload_with(weir, t.config(b))
+    assert t.client().get().body == b"b"
+    gate.set()
+    assert b"".join(client.pieces(response)) == b"firstlater"
+    assert client.get().body == b"b", "the next request on the same connection belongs to the new config"
+
+
+@case()
+def test_not_yet_answered_ends_under_old(t):
+    gate, asked = threading.Event(), threading.Event()
+
+    def slow(request, answer):
+        asked.set()
+        gate.wait(60)
+        answer.reply(200, [], b"old")
+    weir = t.weir(t.origin(slow))
+    client = t.client()
+    client.request("GET", "/")
+    assert asked.wait(20)
+    reload_with(weir, t.config(t.origin(said(b"new"))))
+    gate.set()
+    assert client.response().body == b"old"
+    assert client.get().body == b"new"
+
+
+@case()
+def test_bad_file_keeps_old(t):
+    weir = t.weir(t.origin(said(b"still")))
+    client = t.client()
+    assert client.get().body == b"still"
+    before = generation(weir)
+    mark = len(weir.log())
+    weir.write_config("version: 1\nlisteners:\n  - bind: \"127.0.0.1:1\"\n    engin: epoll\nroutes:\n  - to: nowhere\n")
+    weir.hup()
+    weir.wait_log(r"weir\.yaml:4:5", after=mark)
+    weir.wait_log(r"weir\.yaml:6:\d+", after=mark)
+    wait_until("the failure shows in the metrics", lambda: weir.metric("weir_config_last_reload_success") == 0)
+    assert generation(weir) == before
+    assert client.get().body == b"still" and t.client().get().body == b"still"
+    reload_with(weir, t.config(t.origin(said(b"mended"))))
+    assert client.get().body == b"mended"
+    assert weir.metric("weir_config_last_reload_success") == 1
+
+
+@case()
+def test_listeners_come_and_go(t):
+    origin = t.origin(said(b"ok"))
+    weir = t.weir(origin)
+    inode = listening_inode(t.port)
+    extra = free_port()
+    both = [{"bind": f"127.0.0.1:{t.port}", "engine": t.engine}, {"bind": f"127.0.0.1:{extra}", "engine": t.engine}]
+    reload_with(weir, t.config(origin, listeners=both))
+    late = Client(("127.0.0.1", extra))
+    assert late.get().body == b"ok"
+    reload_with(weir, t.config(origin))
+    wait_until("the removed listener is closed", lambda: listening_inode(extra) is None)
+    assert listening_inode(t.port) == inode
+    assert t.client().get().body == b"ok"
+    late.close()
+
+
+@case()
+def test_reload_under_load(t):
+    """Twenty reloads while eight connections work: no request fails."""
+    a, b = t.origin(said(b"ok")), t.origin(said(b"ok"))
+    weir = t.weir(a, workers=2)
+    stop, trouble, done = threading.Event(), [], [0] * 8
+
+    def work(index):
+        try:
+            client = Client(("127.0.0.1", t.port))
+            while not stop.is_set():
+                answer = client.get()
+                assert (answer.status, answer.body) == (200, b"ok"), answer
+                done[index] += 1
+            client.close()
+        except Exception as error:
+            trouble.append(repr(error))
+    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for turn in range(20):
+        reload_with(weir, t.config(b if turn % 2 == 0 else a, workers=2))
+        mark = list(done)
+        wait_until("every connection made progress", lambda: trouble or all(d > m for d, m in zip(done, mark)))
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert not trouble, trouble
+    t.note(f"{sum(done)} requests")
