@@ -52,8 +52,9 @@ CONTROLS = {
          {"docs/requirements.md": ROWS, "tests/a.cc": 'TEST_CASE("x", "[fd][Z9]")'},
          {"docs/requirements.md": SHOWN},
          {"docs/requirements.md": ROWS.replace("| E9 | promise | issue: x |", "| E9 | promise | e2e |")},
+         {"docs/requirements.md": ROWS, "tests/e2e/a.py": '@case(["E9"])\n'},
          {"docs/requirements.md": ROWS.replace("| E9 | promise | issue: x |", "| E9 | promise |  |")}],
         [{"docs/requirements.md": SHOWN, "tests/a.cc": 'TEST_CASE("x", "[engine][E7]")'},
          {"docs/requirements.md": ROWS.replace("| E9 | promise | issue: x |", "| E9 | promise | e2e |"),
-          "tests/e2e/half_close.py": "E9: request and FIN in one segment"}]),
+          "tests/e2e/half_close.py": '@case(["E9"])\n'}]),
 }

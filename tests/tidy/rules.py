@@ -185,7 +185,22 @@ TAG = r"\[([A-Z]\d{1,2})\]"
 
 def requirement_rows(tree):
     return {m[1]: (number, m[2], m[3]) for number, line in enumerate(tree.get(TABLE, "").split("\n"), 1)
-            if (m := re.match(r"\| ([A-Z]\d+)(?: ★)? \| (.+) \| (.*?) \|$", line))}
+            if (m := re.match(r"\| ([A-Z]\d+)(?: ★)? \| (.+) \| (.*?) ?\|$", line))}
+
+
+def shown_in_tests(tree):
+    """id -> where: the first Catch2 case with that tag; and the same of the end-to-end cases."""
+    tags, e2e = {}, {}
+    for path, text in sorted(tree.items()):
+        if path.startswith("tests/") and path.endswith(".cc"):
+            for m in re.finditer(r'"((?:\[[^\]"]+\])+)"', text):
+                for tag in re.findall(TAG, m[1]):
+                    tags.setdefault(tag, f"{path}:{at(text, m.start())}")
+        elif path.startswith("tests/e2e/") and path.endswith(".py"):
+            for m in re.finditer(r"^@case\((.*)\)", text, re.M):
+                for name in re.findall(r'"([A-Z]\d{1,2})"', m[1]):
+                    e2e.setdefault(name, f"{path}:{at(text, m.start())}")
+    return tags, e2e
 
 
 def requirements(tree):
@@ -194,26 +209,32 @@ def requirements(tree):
         for n in range(1, count + 1):
             if f"{letter}{n}" not in rows:
                 yield f"{TABLE}:1: {letter}{n} is missing"
-    tags = {}
-    for path, text in sorted(tree.items()):
-        if path.startswith("tests/") and path.endswith(".cc"):
-            for m in re.finditer(r'"((?:\[[^\]"]+\])+)"', text):
-                for tag in re.findall(TAG, m[1]):
-                    tags.setdefault(tag, f"{path}:{at(text, m.start())}")
-    e2e = "\n".join(t for p, t in tree.items() if p.startswith("tests/e2e/"))
-    for tag, where in tags.items():
-        if tag not in rows:
-            yield f"{where}: [{tag}] is no row of {TABLE}"
-        elif f"[{tag}]" not in rows[tag][2]:
-            yield f"{where}: shows {tag}, but {TABLE}:{rows[tag][0]} does not say so"
+    tags, e2e = shown_in_tests(tree)
+    for found, word in ((tags, "test [{}]"), (e2e, "e2e")):
+        for name, where in found.items():
+            if name not in rows:
+                yield f"{where}: {name} is no row of {TABLE}"
+            elif word.format(name) not in rows[name][2]:
+                yield f"{where}: shows {name}, but {TABLE}:{rows[name][0]} does not say so"
     for name, (number, _, shown) in rows.items():
         if not shown.strip():
             yield f"{TABLE}:{number}: {name} is shown by nothing"
         for tag in re.findall(TAG, shown):
             if tag not in tags:
                 yield f"{TABLE}:{number}: no test has the tag [{tag}]"
-        if re.search(r"\be2e\b", shown) and not re.search(rf"\b{name}\b", e2e):
-            yield f"{TABLE}:{number}: nothing in tests/e2e names {name}"
+        if re.search(r"\be2e\b", shown) and name not in e2e:
+            yield f"{TABLE}:{number}: no case in tests/e2e names {name}"
+
+
+def updated_requirements(tree):
+    """The table with what the tests show written into its last column; the rest of the column stays."""
+    tags, e2e = shown_in_tests(tree)
+
+    def row(m):
+        name, rest = m[2], [p for p in m[4].split("; ") if p and not re.fullmatch(r"test \[\w+\]|e2e", p)]
+        own = [f"test [{name}]"] * (name in tags) + ["e2e"] * (name in e2e)
+        return f"{m[1]}{m[3]}{'; '.join(own + rest)} |"
+    return re.sub(r"^(\| ([A-Z]\d+))((?: ★)? \| .+ \| )(.*?) ?\|$", row, tree[TABLE], flags=re.M)
 
 
 RULES = [include_direction, third_party, file_length, function_length, columns, banned, header_contract, readme, listed,
