@@ -3,6 +3,8 @@
 // Guarantee: now() never goes back. Engines never call this: an engine is told how long it may wait and nothing else.
 #pragma once
 
+#include <time.h>
+
 #include <chrono>
 
 namespace weir {
@@ -16,11 +18,18 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimePoint now() noexcept = 0;
+  // Cheaper and up to some milliseconds behind: enough to tell which phase of a tick took longer than 10 ms.
+  virtual TimePoint coarse_now() noexcept { return now(); }
 };
 
 class SystemClock final : public Clock {
  public:
   TimePoint now() noexcept override { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
+  TimePoint coarse_now() noexcept override {
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return TimePoint(std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec));
+  }
 };
 
 }  // namespace weir

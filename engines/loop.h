@@ -96,16 +96,21 @@ class Loop {
 
   void run() noexcept;                        // until stop()
   void stop() noexcept { stopping_.store(true, std::memory_order_relaxed); wake(); }   // any thread
-  void wake() noexcept;                       // any thread: makes the current wait return
+  void wake() noexcept { mailbox_.wake(); }   // any thread: makes the current wait return
   // One tick; sleeps at most `longest`. Returns the number of completions, timers, pumps and messages served.
   uint32_t tick(Duration longest = kForever) noexcept;
   uint32_t ops_in_flight() const noexcept { return in_flight_; }
 
  private:
-  Turn engine_turns(Duration longest) noexcept;
+  void wire_engines() noexcept;
+  Turn engine_turns(TimePoint begin, Duration longest) noexcept;
+  void leave_epoll() noexcept;
   uint32_t dispatch() noexcept;
   uint32_t run_pumps() noexcept;
-  void run_frees() noexcept;
+  uint32_t run_frees() noexcept;
+  void end_phase(Phase phase, uint32_t served) noexcept;
+  void count_stall(TimePoint coarse_began) noexcept;
+  void end_tick(const Turn& turn, uint32_t served) noexcept;
   void watch_relay(RelayOp& op) noexcept;
   void unwatch_relay(RelayOp& op) noexcept;
   static void relay_watch_fired(Timer& timer) noexcept;
@@ -130,7 +135,16 @@ class Loop {
   Slot* frees_ = nullptr;
   TimePoint now_;
   uint32_t in_flight_ = 0;
+  uint16_t generation_ = 0;     // of the socket adopted last
+  bool wired_ = false;
+  bool leaving_ = false;        // some submitted op's socket is still in the epoll set of an engine that it left
   std::atomic<bool> stopping_{false};
+
+  // Stalls. Phases are told apart with the coarse clock, and only those that did something; a tick that seems long to it is
+  // then measured with the real one. So a tick reads the real clock twice, before and after waiting.
+  Duration timeout_{0};         // what the engines were allowed to sleep in this tick
+  TimePoint phase_began_;
+  std::array<Duration, kPhases> phase_took_{};
 
   struct RelayWatch : Timer { Loop* loop = nullptr; RelayOp* head = nullptr; } relay_watch_;  // 50 ms; resets quiet low-water marks
 };

@@ -22,6 +22,7 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   void push(Message& message) noexcept;      // any thread
+  void wake() noexcept;                      // any thread: makes the loop's wait return, without a message
   uint32_t drain() noexcept;                 // the loop's thread: runs what was there when it began; returns how many
   bool empty() const noexcept { return head_.load(std::memory_order_acquire) == nullptr; }
   int wake_fd() const noexcept { return wake_fd_; }

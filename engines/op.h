@@ -26,7 +26,8 @@ struct Op {
   OpKind kind;
   OpState state = OpState::idle;
   EngineKind engine = EngineKind::epoll;  // who has it; set by submit
-  bool cancel_asked = false;
+  bool cancel_asked : 1 = false;
+  bool queued : 1 = false;  // an engine's own note: it stands in one of its lists
 
   explicit Op(OpKind k) noexcept : kind(k) {}
   Op(const Op&) = delete;

@@ -71,7 +71,6 @@ void relay_end(RelayOp& op, RelayPipes& pipes, int32_t result, bool target) noex
 
 RelayStep relay_step(RelayOp& op, RelayPipes& pipes, uint32_t& budget) noexcept {
   if (op.pipe[0] < 0) {
-    op.moved_in = op.moved_out = 0;
     op.flowing = op.source_ended = false;
     if (!pipes.take(op)) {
       relay_end(op, pipes, -EOPNOTSUPP, false);

@@ -20,7 +20,7 @@ struct Socket {
   int fd = -1;
   EngineKind engine = EngineKind::epoll;
   uint8_t in_flight = 0;      // ops submitted and not yet completed; a relay counts once on each of its two sockets
-  uint16_t generation = 0;    // goes up at each close; travels in kernel cookies so that a late event meets nobody
+  uint16_t generation = 0;    // new at each adopt and each close; travels in kernel cookies so that a late event meets nobody
   // The epoll engine's own notes.
   bool registered = false;    // in the epoll set
   bool readable = false;      // a recv would not block, as far as we know

@@ -19,6 +19,7 @@ struct Timer {
   TimePoint slotted = kNever;     // where its entry stands in the wheel (never later than due); kNever: not in the wheel
   void (*fire)(Timer&) noexcept = nullptr;
   bool coarse = false;            // may be late by up to 500 ms
+  uint16_t where = 0;             // the wheel's own: level and slot of its entry
 
   bool armed() const noexcept { return due != kNever; }
 };
@@ -39,17 +40,28 @@ class TimerWheel {
   size_t size() const noexcept { return size_; }    // entries in the wheel, lazily cleared ones included
 
  private:
-  static constexpr int kLevels = 6;                 // 64^6 slots of 4 ms: 8.7 years; later ones stay in the last level
-  static constexpr int kWidth = 64;
+  static constexpr int kLevels = 6;                 // 64^6 slots of 4 ms: 8.7 years; later ones wait in the last slot of all
+  static constexpr int kBits = 6;
+  static constexpr int kWidth = 1 << kBits;
+  static constexpr int64_t kLastTick = (int64_t{1} << (kLevels * kBits)) - 1;
+  // An entry stands at the lowest level where its tick and tick_ share all higher digits (base 64). So entries of a lower
+  // level are always due earlier, and within a level no slot is at or before tick_'s own.
   struct Level {
     uint64_t occupied = 0;
     std::array<Timer*, kWidth> slots{};
+    std::array<int64_t, kWidth> first{};            // lower bound of the ticks in a slot, so that no one wakes just to move entries down
   };
-  void link(Timer& timer) noexcept;
+  int64_t tick_of(const Timer& timer, int64_t earliest) const noexcept;
+  void link(Timer& timer, int64_t tick) noexcept;
   void unlink(Timer& timer) noexcept;
+  bool next_slot(int& level, int& slot) const noexcept;
+  void move_down(int level, int slot) noexcept;
+  uint32_t fire_slot(int slot) noexcept;
 
   std::array<Level, kLevels> levels_{};
-  int64_t tick_ = 0;                                // the slot number that advance() has reached
+  TimePoint base_;                                  // tick 0
+  int64_t tick_ = 0;                                // what advance() has served
+  int64_t target_ = 0;                              // what advance() will have served when it returns: new entries come after it
   size_t size_ = 0;
 };
 
