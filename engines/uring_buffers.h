@@ -1,0 +1,47 @@
+// UringBuffers: the provided-buffer ring as a window onto the SlabPool, not an owner. The kernel picks a buffer when
+// bytes have come; take() makes it an ordinary slab of the caller's; top_up() puts fresh slabs in their place. Owner: a
+// UringEngine. Thread: the loop's own, after attach(). A buffer's id is its place in the ring. It never holds more than
+// a quarter of the pool's limit (but at least one slab), so that a small pool serves others too; when the pool gives
+// nothing the ring stays short.
+#pragma once
+
+#include <liburing.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "engines/slab.h"
+
+namespace weir {
+
+class UringBuffers {
+ public:
+  explicit UringBuffers(SlabPool& pool) noexcept : pool_(pool) {}
+  ~UringBuffers() { detach(); }
+  UringBuffers(const UringBuffers&) = delete;
+  UringBuffers& operator=(const UringBuffers&) = delete;
+
+  // entries: a power of two. Registers with a ring that is not restricted yet. 0 or -errno; on failure nothing is left
+  // behind.
+  int attach(io_uring& ring, unsigned entries);
+  // Gives all slabs back. The ring must be closed, or gone, before.
+  void detach() noexcept;
+
+  void top_up() noexcept;
+  Slab& take(uint16_t id) noexcept;  // the caller has the ring's reference now
+  unsigned held() const noexcept { return held_; }
+  unsigned entries() const noexcept { return entries_; }
+  static constexpr uint16_t kGroup = 0;
+
+ private:
+  SlabPool& pool_;
+  io_uring_buf_ring* ring_ = nullptr;  // page-aligned, ours
+  size_t ring_bytes_ = 0;
+  std::unique_ptr<Slab*[]> slabs_;  // by id; nullptr: nothing there
+  unsigned entries_ = 0;
+  unsigned target_ = 0;
+  unsigned held_ = 0;
+  uint16_t tail_ = 0;
+};
+
+}  // namespace weir
