@@ -39,7 +39,10 @@ void TimerWheel::link(Timer& timer, int64_t tick) noexcept {
   head = &timer;
   at.occupied |= uint64_t{1} << slot;
   timer.where = static_cast<uint16_t>(level * kWidth + slot);
-  timer.slotted = timer.due;
+  // An entry of a timer that was due already stands later than that; it must not be pulled forward when it moves down.
+  const int64_t units = timer.coarse ? kCoarse / kSlot : 1;
+  const TimePoint before = base_ + (tick - units) * kSlot;
+  timer.slotted = before >= timer.due ? base_ + tick * kSlot : timer.due;
   ++size_;
 }
 
@@ -93,10 +96,11 @@ void TimerWheel::move_down(int level, int slot) noexcept {
     list = timer.next;
     --size_;
     timer.next = timer.prev = nullptr;
+    const int64_t earliest = std::max(tick_, units_up(timer.slotted - base_, kSlot));
     timer.slotted = kNever;
     if (timer.due == kNever) continue;  // cleared meanwhile
-    // Moved later meanwhile: the new place. Never before tick_, which is served right after this.
-    link(timer, tick_of(timer, tick_));
+    // A timer that was set later meanwhile goes to its new place. tick_ itself is served right after this.
+    link(timer, tick_of(timer, earliest));
   }
 }
 

@@ -16,7 +16,7 @@ struct Timer {
   Timer* next = nullptr;
   Timer* prev = nullptr;
   TimePoint due = kNever;         // when it fires
-  TimePoint slotted = kNever;     // where its entry stands in the wheel (never later than due); kNever: not in the wheel
+  TimePoint slotted = kNever;     // when its entry is looked at: not later than due, or in the next slot; kNever: not in the wheel
   void (*fire)(Timer&) noexcept = nullptr;
   bool coarse = false;            // may be late by up to 500 ms
   uint16_t where = 0;             // the wheel's own: level and slot of its entry
