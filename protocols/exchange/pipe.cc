@@ -199,8 +199,9 @@ void Pipe::relay_done(Op& op) noexcept {
 }
 
 void Pipe::end_relay(int32_t result) noexcept {
+  // One relay takes the whole rest of a body. A second attempt makes sense only where another sink took the place of the first.
+  relay_allowed_ = result == -ECANCELED && relay_.moved_in == 0;
   if (result == -EOPNOTSUPP && relay_.moved_in == 0) {
-    relay_allowed_ = false;
     stats_->relay_fallbacks.add();
     result = 0;
   }

@@ -30,6 +30,7 @@ struct PipeState {
   bool stood = false;       // the source stands at an earlier grant, and the sink has room and nothing to send
   uint64_t round_mark = 0;
   uint64_t round_from = 0;  // delivered, when the round began
+  uint64_t mark_min = 0;    // rounds with an earlier mark ran under a smaller cap, and say nothing of this one
   uint64_t rate_grown = 0;  // bytes a second at the last growth: the next one has to have brought more
   TimePoint round_at{};
   TimePoint stood_at{};
@@ -55,11 +56,12 @@ struct PipeState {
 
 inline bool PipeState::bytes_came(uint64_t count, TimePoint now) noexcept {
   delivered += count;
-  const bool starved = stood && now - stood_at >= kStarvedMin;
+  // Standing for a small part of a round is no loss that memory should be spent on.
+  const bool starved = stood && now - stood_at >= kStarvedMin && (now - stood_at) * 16 >= now - round_at;
   stood = false;
   if (!in_round || delivered <= round_mark) return false;
   in_round = false;
-  if (!starved || cap >= cap_max) return false;
+  if (!starved || round_mark < mark_min || cap >= cap_max) return false;
   // The source stood still for want of a grant while the sink had nothing to send. If it is the cap that binds, each doubling
   // brings more bytes a second; a source that merely pauses at that place brings no more, and the cap stays.
   const auto elapsed = static_cast<uint64_t>((now - round_at).count());
@@ -67,6 +69,7 @@ inline bool PipeState::bytes_came(uint64_t count, TimePoint now) noexcept {
   if (rate < rate_grown + rate_grown / 4) return false;
   rate_grown = rate;
   cap = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{cap} * 2, cap_max));
+  mark_min = delivered + cap - cap / 4;
   return true;
 }
 
