@@ -7,6 +7,8 @@ import time
 from lib.case import case
 from lib.wire import head_bytes, wait_until
 
+LARGE = b"x" * (64 << 20)
+
 
 def gated(gate, size=0):
     """An origin that sends half of its answer, waits for the gate, then the rest."""
@@ -79,7 +81,7 @@ def test_pipelined_and_fin(t):
 @case()
 def test_client_leaves(t):
     """A client that goes away in the middle: the origin's connection ends too, and nothing leaks."""
-    origin = t.origin(lambda q, a: a.reply(200, [], b"x" * (64 << 20)) if q.target == "/big" else a.reply(200, [], b"ok"))
+    origin = t.origin(lambda q, a: a.reply(200, [], LARGE) if q.target == "/big" else a.reply(200, [], b"ok"))
     weir = t.weir(origin)
     assert t.client().get("/").body == b"ok"
     t.clients[0].close()

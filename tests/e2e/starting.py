@@ -11,6 +11,7 @@ from lib.wire import wait_until
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
 ONE = ("epoll",)
+LARGE = b"x" * (8 << 20)
 
 
 @case(engines=ONE)
@@ -288,7 +289,7 @@ def test_free_port_control(t):
 @case(ids=["E10"])
 def test_stalled_readers(t):
     """200 readers that read nothing cost nothing."""
-    weir = t.weir(t.origin(lambda q, a: a.reply(200, [], b"x" * (8 << 20))))
+    weir = t.weir(t.origin(lambda q, a: a.reply(200, [], LARGE)))
     for _ in range(200):
         client = t.client(rcvbuf=4096)
         client.request("GET", "/")

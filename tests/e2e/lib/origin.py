@@ -66,7 +66,11 @@ class Answer:
         if framing == "length":
             headers.append(("Content-Length", str(len(body))))
             lines = [f"HTTP/1.1 {status} Said"] + [f"{n}: {v}" for n, v in headers]
-            return self.raw(("\r\n".join(lines) + "\r\n\r\n").encode("latin1") + body)
+            head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin1")
+            if len(body) <= 65536:
+                return self.raw(head + body)
+            self.raw(head)
+            return self.raw(body)
         if framing == "chunked":
             headers.append(("Transfer-Encoding", "chunked"))
             self.head(status, headers)

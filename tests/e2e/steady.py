@@ -1,0 +1,77 @@
+"""Steady state: what a load leaves behind, and what the second pass of the same load costs in memory."""
+from lib.case import case
+from lib.wire import wait_until
+
+BODY = b"b" * 40000
+
+
+def one_pass(t, connections, rounds):
+    """The same load every time: all connections ask, then all read; GET and POST, small and larger."""
+    clients = [t.client() for _ in range(connections)]
+    for turn in range(rounds):
+        for client in clients:
+            client.request("POST" if turn % 3 == 0 else "GET", f"/{turn}", body=BODY if turn % 3 == 0 else None)
+        for client in clients:
+            answer = client.response()
+            assert answer.status == 200 and len(answer.body) == (40000 if turn % 3 == 0 else 7), answer
+    return clients
+
+
+def answer(request, answer):
+    answer.reply(200, [], request.body() or b"7 bytes")
+
+
+@case(ids=["M1", "M2"])
+def test_second_pass_grows_nothing(t):
+    weir = t.weir(t.origin(answer))
+    for client in one_pass(t, 100, 6):
+        client.close()
+    wait_until("the first pass is gone", lambda: (weir.metric("weir_connections", state="active") or 0) <= 1)
+    grown = weir.metric("weir_pool_growth_total")
+    assert grown is not None, "weir_pool_growth_total is missing"
+    for turn in range(3):
+        for client in one_pass(t, 100, 6):
+            client.close()
+        now = weir.metric("weir_pool_growth_total")
+        assert now == grown, f"pass {turn + 2} grew the pools by {now - grown}"
+
+
+@case(ids=["M3"])
+def test_idle_connections_hold_nothing(t):
+    weir = t.weir(t.origin(answer))
+    one_pass(t, 100, 3)
+    wait_until("idle connections hold no buffer", lambda: weir.metric("weir_buffered_bytes") == 0)
+
+
+@case(ids=["E7"])
+def test_descriptors_come_back(t):
+    """After 1,000 connections that came and went, also in mid-request, weir holds as many descriptors as before."""
+    weir = t.weir(t.origin(answer), timeouts={"origin_idle": "300ms"})
+    assert t.client().get().status == 200
+    t.clients[0].close()
+    before = 0
+
+    def settled():
+        nonlocal before
+        last, before = before, weir.open_fds()
+        return last == before
+    wait_until("descriptors settle", settled)
+    for i in range(1000):
+        client = t.client()
+        client.request("GET", "/", [("Connection", "close")] if i % 2 else [])
+        if i % 3:
+            client.response()
+        client.close()
+    wait_until("all descriptors are back", lambda: weir.open_fds() <= before)
+    assert t.client().get().status == 200
+
+
+@case(engines=("adaptive",), ids=["E1"])
+def test_adaptive(t):
+    """Adaptive serves and says which engine it took."""
+    weir = t.weir(t.origin(answer))
+    for client in one_pass(t, 20, 3):
+        client.close()
+    flat = repr(weir.status())
+    assert "epoll" in flat or "io_uring" in flat, flat
+    assert "adaptive" in weir.log() and ("epoll" in weir.log() or "io_uring" in weir.log()), weir.log()
