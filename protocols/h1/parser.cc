@@ -46,7 +46,7 @@ struct Bad {
   const char* at = nullptr;
 };
 
-bool ends_line(const char* at, const char* end) noexcept { return end - at >= 2 && at[0] == '\r' && at[1] == '\n'; }
+bool ends_line(const char* at, const char* end) noexcept { return end - at >= 2 && std::memcmp(at, "\r\n", 2) == 0; }
 // A control byte stopped the scan at `at`: is it known yet what it is? (CR needs the byte behind it.)
 bool starved_at(const char* at, const char* end) noexcept { return at == end || (*at == '\r' && at + 1 == end); }
 
@@ -143,35 +143,62 @@ Line status_line(const Input& in, const char*& at, Head& head, Bad& bad) noexcep
   return Line::read;
 }
 
-inline Line field_line(const Input& in, const char*& at, Field& field, Bad& bad) noexcept {
-  const char* name = at;
-  const char* colon = find_token_end(in.base, name, in.end);
-  if (__builtin_expect(colon == in.end, 0)) return Line::starved;
-  if (__builtin_expect(*colon != ':' || colon == name || colon - name > UINT16_MAX, 0)) {
-    if (!ends_line(name, in.end)) return bad_line(in, colon, What::bad_header_field, bad);
+// The blanks around a value, where there is more than the usual one before it.
+[[gnu::noinline]] const char* skip_blanks(const char* at, const char* end) noexcept {
+  while (at != end && is_blank(*at)) ++at;
+  return at;
+}
+[[gnu::noinline]] const char* trim_blanks(const char* from, const char* last) noexcept {
+  while (last != from && is_blank(last[-1])) --last;
+  return last;
+}
+inline bool above_blank(char c) noexcept { return static_cast<unsigned char>(c) > ' '; }
+
+[[gnu::always_inline]] inline Line field_line(const Input& in, const char*& at, Field& field, Bad& bad) noexcept {
+  const char* const name = at;
+  const char* const end = in.end;
+  const char* const colon = find_token_end(in.base, name, end);
+  if (colon == end) [[unlikely]] return Line::starved;
+  const auto name_size = static_cast<size_t>(colon - name);
+  if (*colon != ':' || name_size - 1 >= UINT16_MAX) [[unlikely]] {
+    if (!ends_line(name, end)) return bad_line(in, colon, What::bad_header_field, bad);
     at = name + 2;
     return Line::blank;
   }
   const char* value = colon + 1;
-  if (value != in.end && *value == ' ') ++value;
-  while (value != in.end && is_blank(*value)) ++value;
-  const char* stop = find_control(in.base, value, in.end);
-  if (__builtin_expect(!ends_line(stop, in.end), 0)) return bad_line(in, stop, What::bad_header_field, bad);
-  const char* last = stop;
-  while (last != value && is_blank(last[-1])) --last;
-  const auto pad = static_cast<size_t>(stop - last);
-  const FieldId id = field_id({name, static_cast<size_t>(colon - name)});
+  if (end - value >= 2 && *value == ' ' && above_blank(value[1])) [[likely]] ++value;
+  else value = skip_blanks(value, end);
+  const char* const stop = find_control(in.base, value, end);
+  if (!ends_line(stop, end)) [[unlikely]] return bad_line(in, stop, What::bad_header_field, bad);
+  const char* const last = above_blank(stop[-1]) ? stop : trim_blanks(value, stop);
+  const FieldId id = field_id({name, name_size});
+  const bool hop = (field_bit(id) & kHopFields) != 0;
   field.name = name;
   field.value = value;
   field.value_size = static_cast<uint32_t>(last - value);
-  field.name_size = static_cast<uint16_t>(colon - name);
+  field.name_size = static_cast<uint16_t>(name_size);
   field.id = id;
-  field.hop = (field_bit(id) & kHopFields) != 0;
-  field.raw_line = pad <= kLinePadMax;
+  field.hop = hop;
   field.removed = false;
-  field.line_pad = pad <= kLinePadMax ? pad & kLinePadMax : 0;
+  field.raw_line = true;
+  field.line_pad = 0;
+  if (last != stop) [[unlikely]] {
+    const auto pad = static_cast<size_t>(stop - last);
+    field.raw_line = pad <= kLinePadMax;
+    field.line_pad = pad <= kLinePadMax ? pad & kLinePadMax : 0;
+  }
   at = stop + 2;
   return Line::read;
+}
+
+// One more line than the table holds may come, if it is the empty one.
+[[gnu::noinline]] Line line_beyond(const Input& in, const char*& at, Bad& bad) noexcept {
+  Field extra;
+  const char* const line = at;
+  const Line read = field_line(in, at, extra, bad);
+  if (read != Line::read) return read;
+  bad = {What::too_many_fields, line};
+  return Line::bad;
 }
 
 template <Kind kind>
@@ -222,7 +249,7 @@ struct Reading {
 
 // Reads lines up to the empty one (blank), to what is not there yet (starved; r.line is that line), or to a bad one.
 template <Kind kind>
-inline Line read_lines(const Input& in, uint32_t fields_max, Reading& r, Head& head) noexcept {
+[[gnu::always_inline]] inline Line read_lines(const Input& in, uint32_t fields_max, Reading& r, Head& head) noexcept {
   const char* at = r.line;
   Line line = Line::read;
   if (!r.start_read) {
@@ -233,7 +260,11 @@ inline Line read_lines(const Input& in, uint32_t fields_max, Reading& r, Head& h
     r.line = at;
   }
   uint32_t count = r.fields;
-  while (count < fields_max) {
+  for (;;) {
+    if (count == fields_max) [[unlikely]] {
+      line = line_beyond(in, at, r.bad);
+      break;
+    }
     line = field_line(in, at, head.fields[count], r.bad);
     if (line != Line::read) break;
     r.seen.note(head.fields[count].id, static_cast<uint16_t>(count));
@@ -241,14 +272,6 @@ inline Line read_lines(const Input& in, uint32_t fields_max, Reading& r, Head& h
     r.line = at;
   }
   r.fields = count;
-  if (line == Line::read) {   // the table is full: only the empty line may follow
-    Field extra;
-    line = field_line(in, at, extra, r.bad);
-    if (line == Line::read) {
-      r.bad = {What::too_many_fields, r.line};
-      return Line::bad;
-    }
-  }
   if (line == Line::blank) r.line = at;
   return line;
 }

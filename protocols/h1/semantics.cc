@@ -52,8 +52,16 @@ void mark_named(Head& head, const Seen& seen, std::string_view name) noexcept {
   }
 }
 
-// One Connection field. false: it holds something that is no token, or too many options.
+// One Connection field. Nearly all of them are one of two words. false: it holds something that is no token, or too many options.
 bool read_options(Head& head, const Seen& seen, std::string_view list, Options& options) noexcept {
+  if (list == "keep-alive") {
+    options.keep_alive = true;
+    return true;
+  }
+  if (list == "close") {
+    options.close = true;
+    return true;
+  }
   while (!list.empty()) {
     const std::string_view option = next_element(list);
     if (option.empty()) continue;
