@@ -1,7 +1,7 @@
 // load: YAML text in, a Snapshot or all of its problems out. The one door of config/; no exception leaves it.
-// Caller: the daemon at start, at reload (off the data path) and for `weir check`; tests with an Environment of their own.
-// Guarantees: pure but for the Environment's hooks; every problem that can be found is reported, in file and line order;
-// nothing is looked up, bound or created; the same text and environment give the same snapshot and hash.
+// Caller: the daemon at start, at reload (off the data path) and for `weir check`; tests with their own Environment.
+// Guarantees: pure but for the Environment's hooks; every problem that can be found is reported, in file and line
+// order; nothing is looked up, bound or created; the same text and environment give the same snapshot and hash.
 #pragma once
 
 #include <expected>

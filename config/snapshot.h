@@ -1,7 +1,7 @@
 // Snapshot: the whole configuration as plain data: every default filled in, every name resolved to an index.
 // Owner: whoever called load(); it is a value. Nobody changes it after load(): it may be read from any thread.
-// Guarantees: names and binds are unique; indices are in range; exactly the documented keys have been applied; what this
-// version does not support never gets here (it is an error of load()). Durations: zero means "switched off".
+// Guarantees: names and binds are unique; indices are in range; what this version does not support never gets here (it
+// is an error of load()). Durations: zero means "switched off".
 // It never holds a descriptor, a resolved address or anything of the running daemon.
 #pragma once
 
@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -29,7 +28,7 @@ struct Where {
   std::string text() const;  // "file:line:column"
 };
 
-// An address as written: never looked up here. Either unix_path is set, or port (and host, which may be empty in a bind).
+// An address as written: never looked up here. Either unix_path is set, or port (and host; ":443" has none).
 struct SocketName {
   std::string host;       // "127.0.0.1", "::1" (no brackets), "app.internal"; empty: every address, IPv4 and IPv6
   uint16_t port = 0;
@@ -49,7 +48,7 @@ enum class LogLevel : uint8_t { debug, info, warn, error };
 enum class LogFormat : uint8_t { text, json };
 enum class AccessFormat : uint8_t { json, combined };
 
-// The table of docs/config.md. Listener, upstream and route each carry what they set themselves (`own`) beside the result.
+// The table of docs/config.md. Listener, upstream and route carry what they set themselves beside the result.
 enum class Timeout : uint8_t {
   client_header, client_body, stream_idle, keepalive, write, connect, response, origin_body, origin_idle, tunnel_idle,
   ws_ping, ws_pong, linger
@@ -113,10 +112,10 @@ struct NameValue {
 struct Match {
   std::vector<HostPattern> hosts;       // empty: any
   std::optional<std::string> path;      // exact
-  std::string path_prefix;              // whole segments, without a final "/": "/api" holds for /api, /api/ and /api/x; empty: any
+  std::string path_prefix;              // whole segments, no final "/": "/api" holds for /api and /api/x; empty: any
   std::vector<std::string> methods;     // case-sensitive tokens; empty: any
   std::vector<NameValue> headers;
-  std::vector<NameValue> query;         // decoded names and values, compared with decoded ones
+  std::vector<NameValue> query;         // as they stand in the URL, byte for byte; a bare name has the value ""
   std::vector<size_t> listeners;        // indices into Snapshot::listeners; empty: any
   bool operator==(const Match&) const = default;
 };
@@ -175,7 +174,7 @@ struct Limits {
   uint64_t request_body_bytes = kUnlimited;
   uint64_t response_head_bytes = 64 * 1024;
   uint64_t connections = 65'536;
-  bool connections_set = false;                 // false: lower it in silence to what RLIMIT_NOFILE carries, and say so once
+  bool connections_set = false;                 // false: the daemon may lower it to what RLIMIT_NOFILE carries
   std::optional<uint64_t> memory_bytes;         // none: half of the cgroup's or the machine's
   uint64_t h2_streams = 256;
   uint64_t overhead_frames = 1000;
@@ -261,6 +260,7 @@ struct Snapshot {
 };
 
 // The timeouts of one exchange: built-in < top < listener < upstream < route. upstream may be null (respond, redirect).
-Timeouts exchange_timeouts(const Snapshot& snapshot, const Listener& listener, const Upstream* upstream, const Route& route);
+Timeouts exchange_timeouts(const Snapshot& snapshot, const Listener& listener, const Upstream* upstream,
+                           const Route& route);
 
 }  // namespace weir::config

@@ -1,0 +1,52 @@
+// build: the checked tree into a Snapshot: every level's keys read, names resolved, timeouts inherited.
+// Its parts are in build_*.cc, match.cc and validate.cc; they share a Draft. Caller: load().
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/document.h"
+#include "config/fields.h"
+#include "config/snapshot.h"
+
+namespace weir::config {
+
+using Index = std::map<std::string, size_t>;
+
+// The snapshot in the making and where its pieces were written.
+struct Draft {
+  Report& report;
+  Snapshot snapshot;
+  Index listener_index;
+  Index upstream_index;
+  Index route_index;
+  std::vector<Placed<SocketName>> binds;   // of listeners, admin and metrics, in file order
+  std::vector<Mark> route_marks;
+  std::vector<bool> route_sound;           // its match was read without a problem, so it can be compared with others
+  std::vector<Mark> upstream_marks;
+  std::vector<bool> upstream_used;
+};
+
+Snapshot build(const Node& top, Report& report);
+
+TimeoutOverrides read_timeouts(const Fields& level);
+void read_upstreams(Draft& draft, const Fields& top);
+void read_routes(Draft& draft, const Fields& top);     // after listeners and upstreams
+void read_tests(Draft& draft, const Fields& top);      // after routes
+
+Match build_match(Draft& draft, const Fields& fields);
+bool covers(const Match& wide, const Match& narrow, size_t listeners);   // every request of `narrow` is one of `wide`
+
+// What only the whole shows: shadowed routes, two fallbacks, a bind twice, an upstream that nothing uses.
+void check_routes(Draft& draft);
+void check_binds(Draft& draft);
+void check_unused(Draft& draft);
+
+// The `name` of a listener or route, or else `fallback`; entered into the index.
+std::string read_name(Draft& draft, const Fields& fields, std::string_view what, const std::string& fallback,
+                      Index& index, size_t place);
+// The index that a name stands for; a problem with the nearest name when there is none.
+std::optional<size_t> resolve(Draft& draft, const Placed<std::string>& name, const Index& index, std::string_view what);
+
+}  // namespace weir::config

@@ -1,0 +1,48 @@
+#include "config/build.h"
+
+#include <algorithm>
+
+namespace weir::config {
+namespace {
+
+void split_url(Draft& draft, const std::string& url, Mark mark, ConfigTest& test) {
+  test.url = url;
+  test.https = url.starts_with("https://");
+  const size_t from = test.https ? 8 : 7;
+  const size_t end = std::min(url.find_first_of("/?#", from), url.size());
+  if ((!test.https && !url.starts_with("http://")) || end == from) {
+    draft.report.error(mark, "get: " + quote(url) + " is no URL such as `https://shop.example.com/x`");
+    return;
+  }
+  test.host = lower(std::string_view(url).substr(from, end - from));
+  test.target = url.substr(end, url.find('#', end) - end);
+  if (!test.target.starts_with("/")) test.target.insert(0, "/");
+}
+
+}  // namespace
+
+void read_tests(Draft& draft, const Fields& top) {
+  for (const Node* item : top.items("tests")) {
+    const Fields fields(item, Level::test, draft.report);
+    ConfigTest test;
+    test.where = draft.report.where(item->mark);
+    if (auto url = fields.text("get")) split_url(draft, *url, fields.mark("get"), test);
+    const Fields expect = fields.map("expect");
+    if (auto name = expect.text("upstream")) {
+      resolve(draft, {*name, expect.mark("upstream")}, draft.upstream_index, "upstream");
+      test.expect.upstream = *name;
+    }
+    if (auto name = expect.text("route")) {
+      resolve(draft, {*name, expect.mark("route")}, draft.route_index, "route");
+      test.expect.route = *name;
+    }
+    if (auto status = expect.number("status")) test.expect.status = static_cast<uint16_t>(*status);
+    const Node* given = fields.node("expect");
+    if (given != nullptr && given->kind == Node::Kind::mapping && given->entries.empty()) {
+      draft.report.error(given->mark, "`expect` is empty: it needs `upstream`, `route` or `status`");
+    }
+    draft.snapshot.tests.push_back(std::move(test));
+  }
+}
+
+}  // namespace weir::config

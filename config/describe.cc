@@ -1,0 +1,324 @@
+#include "config/describe.h"
+
+#include <array>
+#include <cstdio>
+
+#include "config/schema.h"
+#include "config/values.h"
+
+namespace weir::config {
+namespace {
+
+// JSON with an indent of two; strings are escaped so that YAML reads the same text.
+class Json {
+ public:
+  void open(char bracket) {
+    value();
+    out_ += bracket;
+    ++depth_;
+    first_ = true;
+  }
+  void close(char bracket) {
+    --depth_;
+    if (!first_) line();
+    out_ += bracket;
+    first_ = false;
+  }
+  void key(std::string_view name) {
+    value();
+    string(name);
+    out_ += ": ";
+    after_key_ = true;
+  }
+  void text(std::string_view text) {
+    value();
+    // `${` would be read as a variable.
+    std::string escaped;
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text.substr(i).starts_with("${")) escaped += '$';
+      escaped += text[i];
+    }
+    string(escaped);
+  }
+  void number(uint64_t number) {
+    value();
+    out_ += std::to_string(number);
+  }
+  void pair(std::string_view name, std::string_view text) {
+    key(name);
+    this->text(text);
+  }
+  void pair(std::string_view name, uint64_t number) {
+    key(name);
+    this->number(number);
+  }
+  std::string take() { return std::move(out_) + "\n"; }
+
+ private:
+  void line() { out_.append("\n").append(2 * depth_, ' '); }
+  void value() {
+    if (after_key_) {
+      after_key_ = false;
+      return;
+    }
+    if (!first_) out_ += ',';
+    if (depth_ > 0) line();
+    first_ = false;
+  }
+  void string(std::string_view text) {
+    out_ += '"';
+    for (char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '"' || c == '\\') {
+        out_.append(1, '\\').append(1, c);
+      } else if (byte < 0x20 || byte == 0x7f) {
+        char escape[8];
+        std::snprintf(escape, sizeof escape, "\\u%04x", byte);
+        out_ += escape;
+      } else {
+        out_ += c;
+      }
+    }
+    out_ += '"';
+  }
+
+  std::string out_;
+  size_t depth_ = 0;
+  bool first_ = true;
+  bool after_key_ = false;
+};
+
+std::string word_text(Level level, std::string_view key, size_t place) {
+  return std::string(split_words(find_row(level, key)->words).at(place));
+}
+
+std::string limit_text(uint64_t bytes) { return bytes == kUnlimited ? "unlimited" : size_text(bytes); }
+
+void own_timeouts(Json& json, const TimeoutOverrides& own) {
+  if (own.empty()) return;
+  json.key("timeouts");
+  json.open('{');
+  for (size_t i = 0; i < kTimeouts; ++i) {
+    if (own.set[i]) json.pair(timeout_name(static_cast<Timeout>(i)), duration_text(*own.set[i]));
+  }
+  json.close('}');
+}
+
+void listeners(Json& json, const Snapshot& snapshot) {
+  json.key("listeners");
+  json.open('[');
+  for (const Listener& listener : snapshot.listeners) {
+    json.open('{');
+    json.pair("name", listener.name);
+    json.key("bind");
+    json.open('[');
+    for (const SocketName& bind : listener.binds) json.text(bind.text());
+    json.close(']');
+    json.pair("engine", word_text(Level::listener, "engine", static_cast<size_t>(listener.engine)));
+    json.key("protocols");
+    json.open('[');
+    for (Protocol protocol : listener.protocols) {
+      json.text(word_text(Level::listener, "protocols", static_cast<size_t>(protocol)));
+    }
+    json.close(']');
+    own_timeouts(json, listener.own_timeouts);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+void named(Json& json, std::string_view key, const std::vector<NameValue>& list) {
+  if (list.empty()) return;
+  json.key(key);
+  json.open('{');
+  for (const NameValue& field : list) json.pair(field.name, field.value);
+  json.close('}');
+}
+
+template <class List, class Text>
+void texts(Json& json, std::string_view key, const List& list, Text text) {
+  if (list.empty()) return;
+  json.key(key);
+  json.open('[');
+  for (const auto& item : list) json.text(text(item));
+  json.close(']');
+}
+
+void match(Json& json, const Match& match, const Snapshot& snapshot) {
+  json.key("match");
+  json.open('{');
+  texts(json, "host", match.hosts, [](const HostPattern& host) { return host.text(); });
+  if (match.path) json.pair("path", *match.path);
+  else json.pair("path_prefix", match.path_prefix + "/");
+  texts(json, "method", match.methods, [](const std::string& method) { return method; });
+  named(json, "header", match.headers);
+  named(json, "query", match.query);
+  texts(json, "listener", match.listeners, [&](size_t index) { return snapshot.listeners.at(index).name; });
+  json.close('}');
+}
+
+void action(Json& json, const Action& action, const Snapshot& snapshot) {
+  if (const auto* forward = std::get_if<Forward>(&action)) {
+    json.key("to");
+    json.open('[');
+    for (const Target& target : forward->targets) {
+      json.open('{');
+      json.pair("upstream", snapshot.upstreams.at(target.upstream).name);
+      json.pair("weight", target.weight);
+      json.close('}');
+    }
+    json.close(']');
+  } else if (const auto* respond = std::get_if<Respond>(&action)) {
+    json.key("respond");
+    json.open('{');
+    json.pair("status", respond->status);
+    json.pair("body", respond->body);
+    json.close('}');
+  } else if (const auto* redirect = std::get_if<Redirect>(&action)) {
+    json.key("redirect");
+    json.open('{');
+    json.pair("status", redirect->status);
+    json.pair("location", redirect->location);
+    json.close('}');
+  }
+}
+
+void routes(Json& json, const Snapshot& snapshot) {
+  json.key("routes");
+  json.open('[');
+  for (const Route& route : snapshot.routes) {
+    json.open('{');
+    json.pair("name", route.name);
+    if (route.match) match(json, *route.match, snapshot);
+    action(json, route.action, snapshot);
+    own_timeouts(json, route.own_timeouts);
+    json.close('}');
+  }
+  json.close(']');
+}
+
+void upstreams(Json& json, const Snapshot& snapshot) {
+  json.key("upstreams");
+  json.open('{');
+  for (const Upstream& upstream : snapshot.upstreams) {
+    json.key(upstream.name);
+    json.open('{');
+    json.key("servers");
+    json.open('[');
+    for (const Server& server : upstream.servers) {
+      json.open('{');
+      json.pair("address", server.address.text());
+      json.pair("weight", server.weight);
+      json.close('}');
+    }
+    json.close(']');
+    json.pair("balance", word_text(Level::upstream, "balance", static_cast<size_t>(upstream.balance)));
+    own_timeouts(json, upstream.own_timeouts);
+    json.close('}');
+  }
+  json.close('}');
+}
+
+void limits(Json& json, const Limits& limits) {
+  json.key("limits");
+  json.open('{');
+  json.pair("request_head", size_text(limits.request_head_bytes));
+  json.pair("header_count", limits.header_count);
+  json.pair("request_body", limit_text(limits.request_body_bytes));
+  json.pair("response_head", size_text(limits.response_head_bytes));
+  if (limits.connections_set) json.pair("connections", limits.connections);
+  if (limits.memory_bytes) json.pair("memory", size_text(*limits.memory_bytes));
+  json.pair("h2_streams", limits.h2_streams);
+  json.pair("overhead_frames", limits.overhead_frames);
+  json.pair("resets", limits.resets);
+  json.pair("ws_message", limit_text(limits.ws_message_bytes));
+  json.key("pipe");
+  json.open('{');
+  json.pair("min", size_text(limits.pipe_min_bytes));
+  json.pair("max", size_text(limits.pipe_max_bytes));
+  json.close('}');
+  json.close('}');
+}
+
+void log(Json& json, const Log& log) {
+  json.key("log");
+  json.open('{');
+  json.pair("level", word_text(Level::log, "level", static_cast<size_t>(log.level)));
+  json.pair("format", word_text(Level::log, "format", static_cast<size_t>(log.format)));
+  if (log.access) {
+    json.key("access");
+    json.open('{');
+    json.pair("path", log.access->path);
+    json.pair("format", word_text(Level::access, "format", static_cast<size_t>(log.access->format)));
+    json.close('}');
+  }
+  json.close('}');
+}
+
+void tests(Json& json, const Snapshot& snapshot) {
+  json.key("tests");
+  json.open('[');
+  for (const ConfigTest& test : snapshot.tests) {
+    json.open('{');
+    json.pair("get", test.url);
+    json.key("expect");
+    json.open('{');
+    if (test.expect.upstream) json.pair("upstream", *test.expect.upstream);
+    if (test.expect.route) json.pair("route", *test.expect.route);
+    if (test.expect.status) json.pair("status", *test.expect.status);
+    json.close('}');
+    json.close('}');
+  }
+  json.close(']');
+}
+
+}  // namespace
+
+std::string describe(const Snapshot& snapshot) {
+  Json json;
+  json.open('{');
+  json.pair("version", uint64_t{1});
+  if (snapshot.workers == 0) json.pair("workers", std::string_view("auto"));
+  else json.pair("workers", snapshot.workers);
+  listeners(json, snapshot);
+  routes(json, snapshot);
+  upstreams(json, snapshot);
+  json.key("timeouts");
+  json.open('{');
+  for (size_t i = 0; i < kTimeouts; ++i) {
+    const auto which = static_cast<Timeout>(i);
+    json.pair(timeout_name(which), duration_text(snapshot.timeouts.at(which)));
+  }
+  json.close('}');
+  limits(json, snapshot.limits);
+  json.key("admin");
+  json.open('{');
+  if (snapshot.admin.set) json.pair("bind", snapshot.admin.bind.text());
+  json.close('}');
+  if (snapshot.metrics) {
+    json.key("metrics");
+    json.open('{');
+    json.pair("bind", snapshot.metrics->bind.text());
+    json.close('}');
+  }
+  if (!snapshot.user.empty()) json.pair("user", snapshot.user);
+  log(json, snapshot.log);
+  json.key("shutdown");
+  json.open('{');
+  json.pair("delay", duration_text(snapshot.shutdown.delay));
+  json.pair("grace", duration_text(snapshot.shutdown.grace));
+  json.close('}');
+  tests(json, snapshot);
+  json.close('}');
+  return json.take();
+}
+
+std::string hash_text(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  char out[17];
+  std::snprintf(out, sizeof out, "%016llx", static_cast<unsigned long long>(hash));
+  return out;
+}
+
+}  // namespace weir::config
