@@ -28,7 +28,7 @@ CONTROLS = {
          {"daemon/a.cc": "struct S {\n  int g = 0;\n" + body(71) + "};\n"}],
         [{"engines/a.cc": "namespace weir {\n" + body(70) + body(70) + "}\n"},
          {"engines/a.cc": "struct S {\n" + "  int x = 0;\n" * 90 + "};\n"}]),
-    "columns": ([{"engines/a.cc": "x" * 133}], [{"engines/a.cc": "x" * 132, "docs/a.md": "x" * 200}]),
+    "columns": ([{"engines/a.cc": "x" * 133}], [{"engines/a.cc": "x" * 132, "tests/a.cc": "x" * 140, "docs/a.md": "x" * 200}]),
     "banned": (
         [{"engines/a.cc": "std::shared_ptr<int> p;\n"}, {"protocols/a.cc": "std::function<void()> f;\n"},
          {"daemon/worker.cc": "throw 1;\n"}, {"engines/a.cc": 'printf("x");\n'}, {"protocols/a.cc": "std::cout << 1;\n"},
