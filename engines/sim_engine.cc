@@ -49,6 +49,7 @@ Turn SimEngine::turn(OpList& submitted, OpList& cancelled, OpList& completed, co
   if (network_.random().chance(network_.faults().reorder)) shuffle(completed);
   turn.events = events_;
   turn.woken = wake_fired();
+  turn.runnable = busy();
   return turn;
 }
 

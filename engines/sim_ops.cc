@@ -133,6 +133,7 @@ bool SimEngine::take_pipe(RelayOp& op) {
   }
   op.pipe[0] = pipes_free_.back();
   op.pipe_capacity = kRelayPipeBytes;
+  op.moved_in = op.moved_out = 0;
   pipes_free_.pop_back();
   return true;
 }
