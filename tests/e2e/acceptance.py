@@ -19,7 +19,8 @@ NGINX = """daemon off; worker_processes 1; worker_rlimit_nofile 16384; pid {dir}
 events {{ worker_connections 8192; }}
 http {{
   access_log off; keepalive_requests 100000000; keepalive_timeout 1h;
-  client_body_temp_path {dir}/1; proxy_temp_path {dir}/2; fastcgi_temp_path {dir}/3; uwsgi_temp_path {dir}/4; scgi_temp_path {dir}/5;
+  client_body_temp_path {dir}/1; proxy_temp_path {dir}/2;
+  fastcgi_temp_path {dir}/3; uwsgi_temp_path {dir}/4; scgi_temp_path {dir}/5;
   server {{ listen 127.0.0.1:{port} backlog=8192; root {dir}/www; }}
 }}
 """

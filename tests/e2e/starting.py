@@ -80,7 +80,8 @@ def test_bind_conflict(t):
     port = taken.getsockname()[1]
     weir = t.launch(t.config("127.0.0.1:9", listeners=[{"bind": f"127.0.0.1:{port}", "engine": t.engine}]))
     assert weir.wait_exit() == 75
-    assert re.search(rf"127\.0\.0\.1:{port}", weir.log()) and re.search(r"(?i)address already in use|EADDRINUSE", weir.log()), weir.log()
+    text = weir.log()
+    assert re.search(rf"127\.0\.0\.1:{port}", text) and re.search(r"(?i)address already in use|EADDRINUSE", text), text
     taken.close()
 
 

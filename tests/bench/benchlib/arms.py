@@ -1,4 +1,4 @@
-"""The programs of a run: how each is started, that it is the one that listens, what CPU time the kernel charged it, what it must not count."""
+"""The programs of a run: how each starts, that it is the one that listens, its CPU time, what it must not have counted."""
 import hashlib
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Verdicts over blocks. The block is the unit: its log ratio is one number, and the interval is what a sign-flip test does not reject."""
+"""Verdicts over blocks: a block's log ratio is one number, and the interval is what a sign-flip test does not reject."""
 import itertools
 import math
 import statistics

@@ -1,7 +1,8 @@
 """What a case is, the fixtures it is given, and what every case must leave behind.
 
-A case is a function test_*(t) in tests/e2e/*.py, decorated with @case. It runs once for each engine it names. After it, every weir it
-started must still be alive, have zero in all counters of MUST_BE_ZERO, end with status 0 on TERM, and have printed no sanitizer report.
+A case is a function test_*(t) in tests/e2e/*.py, decorated with @case. It runs once for each engine it names. After it, every
+weir it started must still be alive, have zero in all counters of MUST_BE_ZERO, end with status 0 on TERM, and have printed no
+sanitizer report.
 """
 import os
 import re
@@ -16,13 +17,12 @@ from .wire import Client
 
 BOTH = ("epoll", "io_uring")
 
-# O1: the counters that must be zero at the end of every case. A name that /metrics does not have fails starting.test_zero_counters.
+# O1: the counters that must be zero at the end of every case and of a bench. A name that /metrics does not have fails
+# starting.test_zero_counters.
 MUST_BE_ZERO = (
     "weir_pipe_audit_failures_total",
     "weir_op_backstop_total",
 )
-# Ticks above 10 ms are no fault on a shared machine; they are only printed when a case failed.
-NOISE = ("weir_loop_stalls_total",)
 
 SANITIZER = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|check failed|Assertion `")
 

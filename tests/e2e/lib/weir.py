@@ -59,7 +59,8 @@ def scalar(value):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return str(value)
-    if re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+(ms|s|m|h|B|KiB|MiB|GiB|%)", value) and value not in ("true", "false", "null"):
+    plain = re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+(ms|s|m|h|B|KiB|MiB|GiB|%)", value)
+    if plain and value not in ("true", "false", "null"):
         return value
     return json.dumps(value)
 
