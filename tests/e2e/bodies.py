@@ -25,14 +25,12 @@ def test_post_content_length(t):
 
 @case()
 def test_post_chunked(t):
-    origin = t.origin()
-    t.weir(origin)
+    t.weir(t.origin())
     client = t.client()
     for size in SIZES:
         for chunk in ((1, 7) if size <= 4096 else (4096, 100000)):
             answer = client.duplex("POST", f"/{size}", PATTERN[:size], chunked=chunk)
             assert (answer.status, len(answer.body), sha(answer.body)) == (200, size, sha(PATTERN[:size])), (size, chunk, answer)
-    assert all(q.header("transfer-encoding") == "chunked" for q in origin.requests)
 
 
 @case()
