@@ -113,10 +113,10 @@ def test_memlock_adaptive_serves(t):
     weir.wait_ready([t.port])
     assert t.client().get().status == 200
     text = weir.log()
-    told = [line for line in text.splitlines() if re.search(r"(?i)io_uring", line)]
+    told = [line for line in text.splitlines() if "RLIMIT_MEMLOCK" in line and "listening" not in line]
     t.note(told[0].strip() if told else "nothing said")
-    assert len(told) == 1 and re.search(r"(?i)\binfo\b|\[I\]", told[0]) and "epoll" in told[0], f"want one INFO line, got {told}"
-    assert not re.search(r"(?i)\bwarn", text), text
+    assert len(told) == 1 and "INFO" in told[0] and "epoll" in told[0], f"want one INFO line, got {told}"
+    assert not re.search(r"\b(WARN|ERROR)\b", text), text
 
 
 @case(ids=["E3"], engines=("io_uring", "adaptive"), root=True)
@@ -149,8 +149,8 @@ def test_says_what_it_is(t):
     status = weir.status()
     flat = repr(status)
     assert str(weir.pid) in flat and t.engine in flat, status
-    for key in ("version", "config_hash", "workers"):
-        assert key in flat, f"{key} is not in /status: {status}"
+    assert status["version"] and status["workers"] == 1 and status["config"]["hash"], status
+    assert status["config"]["hash"] in first, f"the first log line lacks the config's hash: {first}"
 
 
 @case(ids=["O2"])
@@ -165,8 +165,8 @@ def test_metrics(t):
     assert weir.metric("weir_upstream_requests_total", upstream="app", code_class="2xx") == 2
     assert weir.metric("weir_build_info") == 1
     assert weir.metric("weir_config_generation") is not None
-    assert weir.metric("weir_connections", state="active") is not None or weir.metric("weir_connections") >= 1
-    assert weir.metric("weir_bytes_total") > 0
+    assert weir.metric("weir_connections", engine=t.engine) == 1
+    assert weir.metric("weir_bytes_total", direction="in") > 200 and weir.metric("weir_bytes_total", direction="out") > 300
 
 
 @case(ids=["O1"])

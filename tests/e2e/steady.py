@@ -26,7 +26,7 @@ def test_second_pass_grows_nothing(t):
     weir = t.weir(t.origin(answer))
     for client in one_pass(t, 100, 6):
         client.close()
-    wait_until("the first pass is gone", lambda: (weir.metric("weir_connections", state="active") or 0) <= 1)
+    wait_until("the first pass is gone", lambda: weir.metric("weir_connections") == 0)
     grown = weir.metric("weir_pool_growth_total")
     assert grown is not None, "weir_pool_growth_total is missing"
     for turn in range(3):
@@ -38,9 +38,12 @@ def test_second_pass_grows_nothing(t):
 
 @case(ids=["M3"])
 def test_idle_connections_hold_nothing(t):
+    """100 idle connections hold as much buffer memory as one: none. (What a ring lends to the kernel is there either way.)"""
     weir = t.weir(t.origin(answer))
+    assert t.client().get().status == 200
+    before = weir.metric("weir_buffered_bytes")
     one_pass(t, 100, 3)
-    wait_until("idle connections hold no buffer", lambda: weir.metric("weir_buffered_bytes") == 0)
+    wait_until("idle connections hold no buffer", lambda: weir.metric("weir_buffered_bytes") <= before)
 
 
 @case()

@@ -21,7 +21,8 @@ BOTH = ("epoll", "io_uring")
 # starting.test_zero_counters.
 MUST_BE_ZERO = (
     "weir_pipe_audit_failures_total",
-    "weir_op_backstop_total",
+    "weir_uring_stale_completions_total",
+    "weir_uring_lost_completions_total",
 )
 
 SANITIZER = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|check failed|Assertion `")
