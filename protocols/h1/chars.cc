@@ -19,18 +19,26 @@ bool is_ipv6_text(std::string_view text) noexcept {
 }
 
 // reg-name: unreserved, sub-delims and percent escapes.
-size_t reg_name_size(std::string_view text) noexcept {
-  size_t at = 0;
-  while (at < text.size()) {
-    if (is_char(text[at], kHostChar)) {
-      ++at;
-    } else if (text[at] == '%' && text.size() - at >= 3 && is_char(text[at + 1], kHexDigit) && is_char(text[at + 2], kHexDigit)) {
-      at += 3;
-    } else {
-      break;
-    }
+inline const char* reg_name_end(const char* base, const char* at, const char* end) noexcept {
+  at = detail::scan<detail::HostStop>(base, at, end);
+  if (at == end || *at == ':') return at;
+  for (;;) {
+    while (at != end && is_char(*at, kHostChar)) ++at;
+    const bool escape = end - at >= 3 && *at == '%' && is_char(at[1], kHexDigit) && is_char(at[2], kHexDigit);
+    if (!escape) return at;
+    at += 3;
   }
-  return at;
+}
+
+// 1 to 5 digits, at most 65535.
+bool is_port(const char* at, const char* end) noexcept {
+  if (at == end || end - at > 5) return false;
+  uint32_t number = 0;
+  for (; at != end; ++at) {
+    if (!is_digit(*at)) return false;
+    number = number * 10 + static_cast<uint32_t>(*at - '0');
+  }
+  return number <= 65535;
 }
 
 }  // namespace
@@ -48,22 +56,19 @@ bool is_token(std::string_view text) noexcept {
   return !text.empty();
 }
 
-bool is_host(std::string_view text, bool port_needed) noexcept {
-  if (text.empty()) return false;
-  size_t at = 0;
-  if (text.front() == '[') {
-    at = text.find(']');
-    if (at == std::string_view::npos || !is_ipv6_text(text.substr(1, at - 1))) return false;
-    ++at;
+bool is_host(std::string_view text, bool port_needed, const char* base) noexcept {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  if (!text.empty() && *at == '[') {
+    const size_t close = text.find(']');
+    if (close == std::string_view::npos || !is_ipv6_text(text.substr(1, close - 1))) return false;
+    at += close + 1;
   } else {
-    at = reg_name_size(text);
-    if (at == 0) return false;
+    at = reg_name_end(base, at, end);
+    if (at == text.data()) return false;
   }
-  if (at == text.size()) return !port_needed;
-  if (text[at] != ':') return false;
-  const std::string_view port = text.substr(at + 1);
-  uint64_t number = 0;
-  return port.size() <= 5 && parse_decimal(port, number) && number <= 65535;
+  if (at == end) return !port_needed;
+  return *at == ':' && is_port(at + 1, end);
 }
 
 bool parse_decimal(std::string_view digits, uint64_t& out) noexcept {

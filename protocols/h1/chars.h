@@ -22,6 +22,7 @@ enum CharBit : uint8_t {
   kHostChar = 8,       // unreserved and sub-delims: a registered name
   kHexDigit = 16,
   kPlainName = 32,     // letters, digits, '-' and '_': what nearly all field names are made of
+  kPlainHost = 64,     // letters, digits, '-' and '.'
 };
 
 constexpr std::array<uint8_t, 256> build_chars() {
@@ -37,6 +38,7 @@ constexpr std::array<uint8_t, 256> build_chars() {
     if (alpha || digit || in("-._~!$&'()*+,;=")) bits |= kHostChar;
     if (digit || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F')) bits |= kHexDigit;
     if (alpha || digit || c == '-' || c == '_') bits |= kPlainName;
+    if (alpha || digit || c == '-' || c == '.') bits |= kPlainHost;
     table[c] = static_cast<uint8_t>(bits);
   }
   return table;
@@ -51,7 +53,9 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept;  // A
 bool is_token(std::string_view text) noexcept;                               // not empty
 // uri-host [":" port] of RFC 9110: a registered name, an IPv4 address or an IPv6 literal in brackets; not empty, no user
 // information, a port that is there has 1 to 5 digits and is at most 65535.
-bool is_host(std::string_view text, bool port_needed = false) noexcept;
+// `base`: from where memory before `text` may be read (a field's name), which spares a byte-wise loop.
+bool is_host(std::string_view text, bool port_needed, const char* base) noexcept;
+inline bool is_host(std::string_view text) noexcept { return is_host(text, false, text.data()); }
 bool parse_decimal(std::string_view digits, uint64_t& out) noexcept;         // 1*DIGIT within 64 bits
 
 namespace detail {
@@ -96,8 +100,20 @@ struct NameStop {      // stops at everything but letters, digits, '-' and '_'
 #endif
 };
 
+struct HostStop {      // stops at everything but letters, digits, '-' and '.': what nearly all host names are made of
+  static constexpr CharBit kPass = kPlainHost;
+#if defined(__SSE2__)
+  static unsigned stops(__m128i x) noexcept {
+    const __m128i letter = _mm_cmplt_epi8(_mm_add_epi8(_mm_or_si128(x, splat(0x20)), splat(0x80 - 'a')), splat(-128 + 26));
+    const __m128i digit = _mm_cmplt_epi8(_mm_add_epi8(x, splat(0x80 - '0')), splat(-128 + 10));
+    const __m128i other = _mm_or_si128(_mm_cmpeq_epi8(x, splat('-')), _mm_cmpeq_epi8(x, splat('.')));
+    return static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(letter, digit), other))) ^ 0xffffu;
+  }
+#endif
+};
+
 template <class Stop>
-inline const char* scan(const char* base, const char* at, const char* end) noexcept {
+[[gnu::always_inline]] inline const char* scan(const char* base, const char* at, const char* end) noexcept {
 #if defined(__SSE2__)
   while (end - at >= 16) {
     const unsigned found = Stop::stops(load16(at));
@@ -123,9 +139,12 @@ inline const char* find_control(const char* base, const char* at, const char* en
 inline const char* find_target_end(const char* base, const char* at, const char* end) noexcept {
   return detail::scan<detail::TargetStop>(base, at, end);
 }
-inline const char* find_token_end(const char* base, const char* at, const char* end) noexcept {
-  at = detail::scan<detail::NameStop>(base, at, end);
-  while (at != end && is_char(*at, kTokenChar)) ++at;  // the rarer token characters
+// Letters, digits, '-' and '_' only, sixteen at a time; find_token_end goes on from there through the rarer token characters.
+inline const char* find_plain_end(const char* base, const char* at, const char* end) noexcept {
+  return detail::scan<detail::NameStop>(base, at, end);
+}
+inline const char* find_token_end(const char* at, const char* end) noexcept {
+  while (at != end && is_char(*at, kTokenChar)) ++at;
   return at;
 }
 

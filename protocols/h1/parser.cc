@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "protocols/h1/chars.h"
+#include "protocols/h1/known_fields.h"
 #include "protocols/h1/semantics.h"
 
 // How a verdict stays independent of the cuts: a line is judged when its first control byte is there (its CR LF, if it is a good
@@ -62,7 +63,7 @@ bool starved_at(const char* at, const char* end) noexcept { return at == end || 
   if (head.method == Method::connect) {
     head.authority = target;
     head.path = {};
-    return is_host(target, true);
+    return is_host(target, true, target.data());
   }
   if (target == "*") {
     head.path = target;
@@ -101,6 +102,7 @@ Line request_line(const Input& in, const char*& at, Head& head, Bad& bad) noexce
     p += 2;
   }
   const char* method = p;
+  if (in.end - p >= 4 && std::memcmp(p, "GET ", 4) == 0) p += 3;
   while (p != in.end && is_char(*p, kTokenChar)) ++p;
   if (p == in.end) return Line::starved;
   if (*p != ' ' || p == method) {
@@ -157,7 +159,8 @@ inline bool above_blank(char c) noexcept { return static_cast<unsigned char>(c) 
 [[gnu::always_inline]] inline Line field_line(const Input& in, const char*& at, Field& field, Bad& bad) noexcept {
   const char* const name = at;
   const char* const end = in.end;
-  const char* const colon = find_token_end(in.base, name, end);
+  const char* colon = find_plain_end(in.base, name, end);
+  if (colon != end && *colon != ':') colon = find_token_end(colon, end);
   if (colon == end) [[unlikely]] return Line::starved;
   const auto name_size = static_cast<size_t>(colon - name);
   if (*colon != ':' || name_size - 1 >= UINT16_MAX) [[unlikely]] {
@@ -171,7 +174,7 @@ inline bool above_blank(char c) noexcept { return static_cast<unsigned char>(c) 
   const char* const stop = find_control(in.base, value, end);
   if (!ends_line(stop, end)) [[unlikely]] return bad_line(in, stop, What::bad_header_field, bad);
   const char* const last = above_blank(stop[-1]) ? stop : trim_blanks(value, stop);
-  const FieldId id = field_id({name, name_size});
+  const FieldId id = known_field(name, name_size, end);
   const bool hop = (field_bit(id) & kHopFields) != 0;
   field.name = name;
   field.value = value;
@@ -257,22 +260,29 @@ template <Kind kind>
     line = start_line<kind>(in, at, head, r.bad);
     if (line != Line::read) return line;
     r.start_read = true;
-    r.line = at;
   }
-  uint32_t count = r.fields;
+  Field* field = head.fields.data() + r.fields;
+  Field* const full = head.fields.data() + fields_max;
+  Seen& seen = r.seen;
+  uint64_t ids = 0;
+  uint64_t repeated = 0;
   for (;;) {
-    if (count == fields_max) [[unlikely]] {
+    if (field == full) [[unlikely]] {
       line = line_beyond(in, at, r.bad);
       break;
     }
-    line = field_line(in, at, head.fields[count], r.bad);
+    line = field_line(in, at, *field, r.bad);
     if (line != Line::read) break;
-    r.seen.note(head.fields[count].id, static_cast<uint16_t>(count));
-    ++count;
-    r.line = at;
+    const uint64_t bit = field_bit(field->id);
+    repeated |= ids & bit;
+    ids |= bit;
+    seen.last[static_cast<unsigned>(field->id)] = static_cast<uint16_t>(field - head.fields.data());
+    ++field;
   }
-  r.fields = count;
-  if (line == Line::blank) r.line = at;
+  r.line = at;   // a line that was not read did not move it
+  r.fields = static_cast<uint32_t>(field - head.fields.data());
+  seen.ids = ids;
+  seen.repeated = repeated;
   return line;
 }
 

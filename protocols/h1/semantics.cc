@@ -98,7 +98,7 @@ Verdict decide_host(Head& head, const Seen& seen) noexcept {
   }
   const Field& host = head.fields[seen.where(FieldId::host)];
   if (seen.twice(FieldId::host)) return fault(What::bad_host, host.name);
-  if (!is_host(host.value_view())) return fault(What::bad_host, host.value);
+  if (!is_host(host.value_view(), false, host.name)) return fault(What::bad_host, host.value);
   if (head.authority.empty()) {
     head.authority = host.value_view();
   } else if (!equal_ignoring_case(head.authority, host.value_view())) {

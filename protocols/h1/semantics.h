@@ -19,12 +19,6 @@ struct Seen {
   uint64_t repeated = 0;
   uint16_t last[static_cast<unsigned>(FieldId::kCount)];   // index of the last field of that id; only where its bit is set
 
-  void note(FieldId id, uint16_t index) noexcept {
-    const uint64_t bit = field_bit(id);
-    repeated |= ids & bit;
-    ids |= bit;
-    last[static_cast<unsigned>(id)] = index;
-  }
   bool has(FieldId id) const noexcept { return (ids & field_bit(id)) != 0; }
   bool twice(FieldId id) const noexcept { return (repeated & field_bit(id)) != 0; }
   uint16_t where(FieldId id) const noexcept { return last[static_cast<unsigned>(id)]; }

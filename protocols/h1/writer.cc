@@ -1,6 +1,5 @@
 #include "protocols/h1/writer.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "protocols/h1/semantics.h"
@@ -19,6 +18,8 @@ constexpr std::string_view kKeepAlive = "connection: keep-alive\r\n";
 constexpr size_t kDecimalMax = 20;
 constexpr size_t kHexMax = 16;
 constexpr uint32_t kSmallChunk = kSlabBytes / 4;   // below this a chunk's data is copied next to its framing
+
+constexpr uint32_t kTailMin = 64;                  // less room than this behind a chain's end is not tried
 
 // Written anew for each hop; `host` comes first, from the authority.
 constexpr uint64_t kRewritten =
@@ -42,10 +43,16 @@ size_t put_hex(char* to, uint64_t number) noexcept {
   return digits;
 }
 
-// Where the bytes go: Flat is memory known to be large enough, Spill a chain of slabs.
+// Where the bytes go: Flat is one piece of memory that may turn out too small, Spill a chain of slabs.
 struct Flat {
   char* at;
+  char* end;
+  bool good = true;
   void put(const char* from, size_t count) noexcept {
+    if (static_cast<size_t>(end - at) < count) [[unlikely]] {
+      good = false;
+      return;
+    }
     std::memcpy(at, from, count);
     at += count;
   }
@@ -58,7 +65,7 @@ struct Spill {
 };
 
 template <class Sink>
-void put(Sink& sink, std::string_view text) noexcept { sink.put(text.data(), text.size()); }
+[[gnu::always_inline]] inline void put(Sink& sink, std::string_view text) noexcept { sink.put(text.data(), text.size()); }
 
 // Room for `count` bytes: behind the chain's last slice if they fit there, else a new slab. Empty at the pool's limit.
 Slice reserve(const Chain& out, SlabPool& pool, size_t count) noexcept {
@@ -78,16 +85,6 @@ Slice reserve(const Chain& out, SlabPool& pool, size_t count) noexcept {
 
 bool forwarded(const Field& field, uint64_t rewritten) noexcept {
   return field.forwarded() && (field_bit(field.id) & rewritten) == 0;
-}
-
-size_t fields_size_max(const Head& head) noexcept {
-  size_t size = 0;
-  for (const Field& field : head) {
-    // A raw line has what stands between name and value too, often one blank, in theory many.
-    if (field.raw_line) size += static_cast<size_t>(field.value - field.name) + field.value_size + field.line_pad + 2;
-    else size += size_t{field.name_size} + field.value_size + 4;
-  }
-  return size;
 }
 
 template <class Sink>
@@ -123,8 +120,6 @@ void put_extra(Sink& sink, std::span<const ExtraField> extra) noexcept {
     put(sink, kCrlf);
   }
 }
-
-constexpr size_t kFramingMax = kLength.size() + kDecimalMax + 2 + kChunked.size() + kClose.size() + kKeepAlive.size() + 2;
 
 template <class Sink>
 void put_framing(Sink& sink, const Framing& framing) noexcept {
@@ -171,49 +166,49 @@ void put_response(Sink& sink, const Head& head, const Framing& framing, std::spa
   put_framing(sink, framing);
 }
 
-// Runs `write(sink)` once: into one reserved piece where size_max fits one, else over several slabs.
+// Tries `write(sink)` in [slab->used, end of slab). The slice takes over the caller's reference to the slab.
 template <class Write>
-bool write_whole(Chain& out, SlabPool& pool, size_t size_max, Write write) noexcept {
-  if (size_max > kSlabBytes) {
-    Spill spill{.pool = pool, .chain = Chain()};
-    write(spill);
-    if (!spill.good) return false;
-    out.append(std::move(spill.chain));
-    return true;
-  }
-  Slice slice = reserve(out, pool, size_max);
-  if (!slice) return false;
-  Flat flat{slice.data()};
+bool write_into(Chain& out, Slab* slab, Write write) noexcept {
+  const uint32_t from = slab->used;
+  Flat flat{slab->data + from, slab->data + kSlabBytes};
   write(flat);
-  const auto size = static_cast<uint32_t>(flat.at - slice.data());
-  WEIR_DEBUG_ASSERT(size <= size_max);
-  slice.slab()->used -= slice.size() - size;   // what was reserved and not needed
-  slice.truncate(size);
-  out.append(std::move(slice));
+  if (!flat.good) return false;
+  const auto size = static_cast<uint32_t>(flat.at - slab->data) - from;
+  slab->used = from + size;
+  out.append(Slice(slab, from, size));
   return true;
 }
 
-size_t extra_size(std::span<const ExtraField> extra) noexcept {
-  size_t size = 0;
-  for (const ExtraField& field : extra) size += field.name.size() + field.value.size() + 4;
-  return size;
+// Behind what the chain ends with, if it fits there; else into one new slab; else over several.
+template <class Write>
+bool write_whole(Chain& out, SlabPool& pool, Write write) noexcept {
+  if (!out.empty() && out.tail_room() >= kTailMin) {
+    Slab* slab = out.back().slab();
+    SlabPool::ref(*slab);
+    if (write_into(out, slab, write)) return true;
+    SlabPool::unref(*slab);
+  }
+  Slab* slab = pool.take();
+  if (slab == nullptr) return false;
+  if (write_into(out, slab, write)) return true;
+  SlabPool::unref(*slab);
+  Spill spill{.pool = pool, .chain = Chain()};
+  write(spill);
+  if (!spill.good) return false;
+  out.append(std::move(spill.chain));
+  return true;
 }
 
 }  // namespace
 
 bool write_request_head(Chain& out, SlabPool& pool, const Head& head, const Framing& framing,
                         std::span<const ExtraField> extra) noexcept {
-  const size_t size_max = head.method_text.size() + 1 + std::max(head.path.size(), head.authority.size()) + kVersionOne.size() +
-                          kHost.size() + head.authority.size() + 2 + fields_size_max(head) + extra_size(extra) + kFramingMax;
-  return write_whole(out, pool, size_max, [&](auto& sink) { put_request(sink, head, framing, extra); });
+  return write_whole(out, pool, [&](auto& sink) { put_request(sink, head, framing, extra); });
 }
 
 bool write_response_head(Chain& out, SlabPool& pool, const Head& head, const Framing& framing,
                          std::span<const ExtraField> extra) noexcept {
-  constexpr size_t kPhraseMax = 64;
-  const size_t size_max = kStatusStart.size() + 4 + std::max(head.reason.size(), kPhraseMax) + 2 + fields_size_max(head) +
-                          extra_size(extra) + kFramingMax;
-  return write_whole(out, pool, size_max, [&](auto& sink) { put_response(sink, head, framing, extra); });
+  return write_whole(out, pool, [&](auto& sink) { put_response(sink, head, framing, extra); });
 }
 
 bool write_chunk(Chain& out, SlabPool& pool, Chain&& data) noexcept {
@@ -247,7 +242,7 @@ bool write_chunk(Chain& out, SlabPool& pool, Chain&& data) noexcept {
 
 bool write_last_chunk(Chain& out, SlabPool& pool, const Head* trailers) noexcept {
   if (trailers == nullptr || trailers->field_count == 0) return out.append_copy(pool, "0\r\n\r\n", 5);
-  return write_whole(out, pool, fields_size_max(*trailers) + 5, [&](auto& sink) {
+  return write_whole(out, pool, [&](auto& sink) {
     put(sink, "0\r\n");
     put_fields(sink, *trailers, kRewritten);
     put(sink, kCrlf);
