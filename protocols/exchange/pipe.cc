@@ -208,6 +208,7 @@ void Pipe::end_relay(int32_t result) noexcept {
   // The callees may close this pipe, or end it; what they are told was fixed before.
   relay_state_ = RelayState::none;
   state_.in_round = state_.stood = false;
+  state_.lap_at = kNever;
   Stream* target = std::exchange(relay_sink_, nullptr);
   Stream* source = source_;
   const bool was_closed = closed_;

@@ -29,10 +29,10 @@ struct PipeState {
   bool in_round = false;
   bool stood = false;       // the source stands at an earlier grant, and the sink has room and nothing to send
   uint64_t round_mark = 0;
-  uint64_t round_from = 0;  // delivered, when the round began
+  uint64_t lap_from = 0;    // delivered and the time when the last round ended: what a round trip brings is counted from there
   uint64_t mark_min = 0;    // rounds with an earlier mark ran under a smaller cap, and say nothing of this one
   uint64_t rate_grown = 0;  // bytes a second at the last growth: the next one has to have brought more
-  TimePoint round_at{};
+  TimePoint lap_at = kNever;
   TimePoint stood_at{};
 
   static constexpr Duration kStarvedMin = std::chrono::milliseconds(1);  // shorter: not a distance but our own turn-around
@@ -56,16 +56,18 @@ struct PipeState {
 
 inline bool PipeState::bytes_came(uint64_t count, TimePoint now) noexcept {
   delivered += count;
-  // Standing for a small part of a round is no loss that memory should be spent on.
-  const bool starved = stood && now - stood_at >= kStarvedMin && (now - stood_at) * 16 >= now - round_at;
+  const Duration stood_for = stood ? now - stood_at : Duration::zero();
   stood = false;
   if (!in_round || delivered <= round_mark) return false;
   in_round = false;
-  if (!starved || round_mark < mark_min || cap >= cap_max) return false;
+  const Duration lap = std::max(now - lap_at, Duration(1));
+  const uint64_t rate = (delivered - lap_from) * 1'000'000'000u / static_cast<uint64_t>(lap.count());
+  lap_from = delivered;
+  lap_at = now;
+  // Standing for a small part of a round is no loss that memory should be spent on.
+  if (stood_for < kStarvedMin || stood_for * 16 < lap || round_mark < mark_min || cap >= cap_max) return false;
   // The source stood still for want of a grant while the sink had nothing to send. If it is the cap that binds, each doubling
   // brings more bytes a second; a source that merely pauses at that place brings no more, and the cap stays.
-  const auto elapsed = static_cast<uint64_t>((now - round_at).count());
-  const uint64_t rate = (delivered - round_from) * 1'000'000'000u / std::max<uint64_t>(elapsed, 1);
   if (rate < rate_grown + rate_grown / 4) return false;
   rate_grown = rate;
   cap = static_cast<uint32_t>(std::min<uint64_t>(uint64_t{cap} * 2, cap_max));
@@ -91,8 +93,9 @@ inline void PipeState::round_begins(uint64_t earlier_grant, TimePoint now) noexc
   if (in_round) return;  // the round that runs tells more: its mark is nearer
   in_round = true;
   round_mark = earlier_grant;
-  round_from = delivered;
-  round_at = now;
+  if (lap_at != kNever) return;
+  lap_from = delivered;
+  lap_at = now;
 }
 
 // What a pipe that waits must be able to show: somebody owes it something. The other half of the rule, that a deadline is armed
