@@ -210,7 +210,10 @@ void Exchange::finish(const Fault& fault) noexcept {
   if (state_ == ExchangeState::done) return;
   go(fault ? Event::cut : Event::response_done);
   if (fault) fault_ = fault;
-  if (down_.opened()) context_.stats.bytes_to_client.add(down_.consumed());
+  if (down_.opened()) {
+    bytes_to_client_ = down_.consumed();
+    context_.stats.bytes_to_client.add(bytes_to_client_);
+  }
   if (up_.opened()) context_.stats.bytes_from_client.add(up_.delivered());
   Stream* origin = std::exchange(origin_, nullptr);
   Stream* client = std::exchange(client_, nullptr);

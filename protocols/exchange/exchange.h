@@ -16,6 +16,11 @@ namespace weir {
 
 class Exchange;
 
+// Client-side deadlines that a route may set for its exchanges; zero switches one off.
+struct ClientSideTimeouts {
+  Duration client_body{0}, stream_idle{0}, write{0};
+};
+
 struct ExchangeHandler {
   // The request head is complete. Calls exchange.connect() or exchange.respond() or exchange.fail(), now or in a later tick.
   virtual void on_request(Exchange& exchange) noexcept = 0;
@@ -93,16 +98,20 @@ class Exchange final : public Slot, public Pipe::Owner {
   Stream* origin() noexcept { return origin_; }
   ExchangeContext& context() noexcept { return context_; }
   TimePoint started_at() const noexcept { return started_at_; }
-  uint64_t bytes_to_client() const noexcept { return local_bytes_ + (down_.opened() ? down_.consumed() : 0); }
+  uint64_t bytes_to_client() const noexcept { return down_.opened() ? down_.consumed() : bytes_to_client_; }  // body
 
+  const ClientSideTimeouts* client_timeouts = nullptr;  // null: the listener's; outlives the exchange
   std::string_view client_ip;  // as text; the client connection's memory
 
   // The handler's notes about this exchange.
-  void* listener = nullptr;   // as given by the client stream
-  void* route = nullptr;
-  void* snapshot = nullptr;
+  void* listener = nullptr;       // as given by the client stream
+  void* snapshot = nullptr;       // the configuration it runs under
+  uint32_t route = UINT32_MAX;    // index there
+  uint32_t target = 0;            // which of the route's upstreams
+  uint32_t listener_index = 0;    // index there
   uint8_t attempts = 0;
-  bool origin_reused = false;
+  bool retried_reused = false;
+  bool origin_reused = false;     // set with origin_failed: the connection had served before
 
  private:
   void pipe_finished(Pipe& pipe) noexcept override;
@@ -125,7 +134,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   uint16_t status_ = 0;
   Fault fault_;
   TimePoint started_at_;
-  uint64_t local_bytes_ = 0;
+  uint64_t bytes_to_client_ = 0;
   Head* trailers_[2] = {nullptr, nullptr};
   Head request_;
 };

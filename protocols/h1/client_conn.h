@@ -123,6 +123,7 @@ class ClientConn final : public Stream, public TransportOwner {
   BodyKind framing_ = BodyKind::none;  // of the request being sent
   Method method_ = Method::get;
   uint32_t uses_ = 0;
+  uint64_t progress_seen_ = 0;    // of a relay, when a deadline last came up
   TimePoint since_;               // last progress: connect began, bytes went or came
   Work work_;
   Due due_;

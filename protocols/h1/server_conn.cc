@@ -15,6 +15,8 @@ namespace weir::h1 {
 
 namespace {
 constexpr size_t kOutBytesMax = 256u << 10;      // unsent output that an exchange may pile up
+// While draining an idle connection is kept this long after its last answer: a request that crosses our close would be lost.
+constexpr Duration kDrainIdle = std::chrono::seconds(1);
 constexpr size_t kReadAheadBytes = kSlabBytes;   // pipelined input held while an exchange runs
 }  // namespace
 
@@ -50,7 +52,7 @@ void ServerConn::advance() noexcept {
           state_ = State::head;
           since_ = first_ ? since_ : loop_.now();
           again = true;
-        } else if (transport_.at_eof() || policy_.draining || close_after_) {
+        } else if (transport_.at_eof()) {
           finish(false);
         }
         break;
@@ -108,7 +110,7 @@ bool ServerConn::read_head() noexcept {
   exchange_->client_ip = {peer_text_, peer_text_size_};
   inbound_.head.take(inbound_.in, loop_.slabs(), result.consumed, request);
   inbound_.begin_body(request.body, request.content_length);
-  if (!request.keep_alive || policy_.draining) close_after_ = true;
+  if (!request.keep_alive || ending()) close_after_ = true;
   if (request.body == BodyKind::length && request.content_length > policy_.request_body_max) {
     request_failed(What::body_too_large, true);
     return true;
@@ -149,8 +151,8 @@ bool ServerConn::run_exchange() noexcept {
 void ServerConn::next_request() noexcept {
   if (!inbound_.body_done()) {
     finish(true);
-  } else if (close_after_ || policy_.draining || nothing_follows()) {
-    finish(linger_ || policy_.draining || !inbound_.in.empty());
+  } else if (close_after_ || nothing_follows()) {
+    finish(linger_ || ending() || !inbound_.in.empty());
   } else {
     state_ = State::idle;
     since_ = loop_.now();
@@ -196,10 +198,19 @@ void ServerConn::arm_receive() noexcept {
 TimePoint ServerConn::read_due() const noexcept {
   const ServerTimeouts& t = policy_.timeouts;
   switch (state_) {
-    case State::idle: return owes() ? kNever : after(since_, first_ ? t.client_header : t.keepalive);
+    case State::idle: {
+      if (owes()) return kNever;
+      const TimePoint due = after(since_, first_ ? t.client_header : t.keepalive);
+      const TimePoint drained = ending() ? since_ + kDrainIdle : kNever;
+      return due < drained ? due : drained;
+    }
     case State::head: return after(since_, t.client_header);
     case State::exchange:
       if (in == nullptr || inbound_.body_done() || inbound_.granted <= in->delivered()) return kNever;
+      if (exchange_ != nullptr && exchange_->client_timeouts != nullptr) {
+        const ClientSideTimeouts& own = *exchange_->client_timeouts;
+        return after(since_, head_sent_ ? own.stream_idle : own.client_body);
+      }
       return after(since_, head_sent_ ? t.stream_idle : t.client_body);
     case State::lingering: return after(since_, t.linger);
     case State::finishing:
@@ -208,9 +219,15 @@ TimePoint ServerConn::read_due() const noexcept {
   return kNever;
 }
 
+TimePoint ServerConn::write_due() const noexcept {
+  if (!owes()) return kNever;
+  const bool own = exchange_ != nullptr && exchange_->client_timeouts != nullptr;
+  return after(sent_at_, own ? exchange_->client_timeouts->write : policy_.timeouts.write);
+}
+
 void ServerConn::arm_timer() noexcept {
   const TimePoint reading = read_due();
-  const TimePoint writing = owes() ? after(sent_at_, policy_.timeouts.write) : kNever;
+  const TimePoint writing = write_due();
   const TimePoint due = reading < writing ? reading : writing;
   if (due == due_.due) return;
   due_.coarse = state_ == State::idle && !first_;
@@ -219,15 +236,16 @@ void ServerConn::arm_timer() noexcept {
 
 void ServerConn::due_entry(Timer& timer) noexcept {
   ServerConn& self = *static_cast<Due&>(timer).self;
-  if (self.owes() && self.loop_.now() >= self.after(self.sent_at_, self.policy_.timeouts.write)) self.write_timed_out();
+  if (self.loop_.now() >= self.write_due()) self.write_timed_out();
   if (self.state_ != State::closing && self.loop_.now() >= self.read_due()) self.read_timed_out();
   self.touch();
 }
 
 void ServerConn::write_timed_out() noexcept {
-  const uint64_t acked = transport_.acked_bytes();
-  if (acked > acked_) {  // the kernel took nothing new, but the peer still reads what it had
-    acked_ = acked;
+  // The kernel took nothing new, but the peer still reads what it had; or a relay moved bytes without telling.
+  const uint64_t progress = transport_.acked_bytes() + (relay_out_ ? out->consumed() : 0);
+  if (progress > progress_seen_) {
+    progress_seen_ = progress;
     sent_at_ = loop_.now();
     return;
   }
@@ -238,7 +256,7 @@ void ServerConn::write_timed_out() noexcept {
 void ServerConn::read_timed_out() noexcept {
   switch (state_) {
     case State::idle:
-      count_timeout(first_ ? ServerTimeoutKind::client_header : ServerTimeoutKind::keepalive);
+      if (!ending()) count_timeout(first_ ? ServerTimeoutKind::client_header : ServerTimeoutKind::keepalive);
       close_now(false);
       break;
     case State::head:
@@ -256,6 +274,11 @@ void ServerConn::read_timed_out() noexcept {
       request_failed(What::client_header_timeout, true);
       break;
     case State::exchange:
+      if (inbound_.relaying && in->delivered() != body_bytes_) {
+        body_bytes_ = in->delivered();
+        since_ = loop_.now();
+        return;
+      }
       count_timeout(head_sent_ ? ServerTimeoutKind::stream_idle : ServerTimeoutKind::client_body);
       request_failed(head_sent_ ? What::stream_idle_timeout : What::client_body_timeout, true);
       break;
@@ -305,7 +328,7 @@ void ServerConn::close_now(bool reset) noexcept {
 }
 
 void ServerConn::drain() noexcept {
-  close_after_ = true;
+  draining_ = true;
   touch();
 }
 
@@ -339,6 +362,7 @@ void ServerConn::send_head(const Head& head, std::span<const ExtraField> extra) 
       close_after_ = true;
       linger_ = true;
     }
+    if (ending()) close_after_ = true;
     framing.close = close_after_ || (nothing_follows() && exchange_->request_complete());
     framing.keep_alive = !framing.close && request.version == Version::http10;
     framing_ = framing.body;

@@ -49,7 +49,7 @@ class ServerConn final : public Stream, public TransportOwner {
              EngineKind engine, const Address& peer) noexcept;
   ~ServerConn() override;
 
-  void drain() noexcept;             // close when idle; else "connection: close" on the answer in progress
+  void drain() noexcept;             // the next answer says "connection: close"; idle for a second: closed
   void cut(const Fault& fault) noexcept;   // now
   void change_engine(EngineKind kind) noexcept { transport_.change_engine(kind); }
   bool idle() const noexcept { return state_ == State::idle; }
@@ -101,6 +101,8 @@ class ServerConn final : public Stream, public TransportOwner {
   void arm_receive() noexcept;
   void arm_timer() noexcept;
   TimePoint read_due() const noexcept;
+  TimePoint write_due() const noexcept;
+  bool ending() const noexcept { return draining_ || policy_.draining; }
   void read_timed_out() noexcept;
   void write_timed_out() noexcept;
   void close_now(bool reset) noexcept;
@@ -119,6 +121,7 @@ class ServerConn final : public Stream, public TransportOwner {
   Exchange* exchange_ = nullptr;
   State state_ = State::idle;
   bool first_ = true;             // no request yet: the header timeout runs from the accept
+  bool draining_ = false;
   bool close_after_ = false;
   bool linger_ = false;           // finishing: discard what still comes before closing
   bool head_sent_ = false;        // the final response head of this exchange
@@ -127,7 +130,7 @@ class ServerConn final : public Stream, public TransportOwner {
   bool relay_out_ = false;
   bool broken_ = false;           // output could not be written for want of memory: what stands in it is not a message
   uint64_t body_bytes_ = 0;
-  uint64_t acked_ = 0;
+  uint64_t progress_seen_ = 0;    // of what we owe, at the last look
   TimePoint since_;               // when the state that the read deadline counts from began, or its last byte came
   TimePoint sent_at_;             // last progress of what we owe
   Work work_;

@@ -1,0 +1,58 @@
+// AdminServer: the daemon's own small HTTP server (interface: /status, /metrics, /healthz, /readyz ...), on the same HTTP/1
+// connections as everything else, on the supervisor's loop and never on a worker's.
+// Owner: the supervisor. Thread: its own. Answers are made by functions given to route(); an unknown path is 404 and a known path
+// with another method 405, both as JSON with a sentence.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "protocols/h1/server_conn.h"
+
+namespace weir {
+
+struct AdminAnswer {
+  uint16_t status = 200;
+  std::string type = "application/json";
+  std::string body;
+  static AdminAnswer error(uint16_t status, std::string_view sentence);
+};
+
+class AdminServer final : public h1::ServerConnHost, public ExchangeHandler {
+ public:
+  explicit AdminServer(Loop& loop);
+  ~AdminServer();
+  void route(const std::string& method, const std::string& path, std::function<AdminAnswer()> make);
+  void listen(int fd);                 // takes a listening descriptor over
+  void close() noexcept;               // stops; empty() tells when all is over
+  bool empty() const noexcept { return conns_ == nullptr && acceptors_.empty(); }
+
+ private:
+  struct Acceptor : AcceptOp, Slot {
+    AdminServer* server = nullptr;
+    Socket listening;
+  };
+  static void accepted_entry(Op& op) noexcept;
+  static void close_entry(Slot& slot) noexcept;
+  void conn_closed(h1::ServerConn& conn) noexcept override;
+  void on_request(Exchange& exchange) noexcept override;
+  bool on_origin_failed(Exchange&, const Fault&) noexcept override { return false; }
+  void on_response(Exchange&, Head&) noexcept override {}
+  void on_end(Exchange&) noexcept override {}
+  AdminAnswer answer(std::string_view method, std::string_view path) const;
+
+  Loop& loop_;
+  ExchangeContext exchanges_;
+  SlotPool<h1::ServerConn> pool_;
+  h1::ServerPolicy policy_;
+  h1::ServerStats stats_;
+  h1::ServerConn* conns_ = nullptr;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  std::map<std::string, std::map<std::string, std::function<AdminAnswer()>>> routes_;  // path, method
+  bool closing_ = false;
+};
+
+}  // namespace weir

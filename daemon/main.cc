@@ -1,0 +1,83 @@
+// The command line: run, check, version. Everything else is behind the supervisor and the configuration loader.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "config/load.h"
+#include "daemon/signals.h"
+#include "daemon/supervisor.h"
+
+namespace {
+
+constexpr int kExitOk = 0, kExitUsage = 2, kExitBadConfig = 78;
+
+// Everything that is wrong with the file, one line each; warnings too. 78 when it would not start.
+int check(const std::string& path, bool quiet) {
+  const auto loaded = weir::config::load(path, weir::config::Environment::real());
+  if (!loaded) {
+    fputs(loaded.error().text().c_str(), stderr);
+    return kExitBadConfig;
+  }
+  for (const auto& warning : loaded->warnings) fprintf(stderr, "%s (warning)\n", warning.text().c_str());
+  if (!quiet) printf("%s is valid: %zu listener(s), %zu route(s), %zu upstream(s)\n", path.c_str(), loaded->listeners.size(),
+                     loaded->routes.size(), loaded->upstreams.size());
+  return kExitOk;
+}
+
+int command_line(int argc, char** argv) {
+  CLI::App app{"Weir: an edge server in front of your backends"};
+  app.require_subcommand(0, 1);
+  std::string path = "/etc/weir/weir.yaml";
+  std::string level;
+  bool quiet = false, test = false;
+  const auto common = [&](CLI::App* command) {
+    command->add_option("-c,--config", path, "the configuration file")->capture_default_str();
+    command->add_option("--log-level", level, "debug, info, warn or error; wins over the file")
+        ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+    command->add_flag("-q,--quiet", quiet, "say only what is wrong");
+  };
+  common(&app);
+  app.add_flag("-t", test, "the same as check");
+  CLI::App* run = app.add_subcommand("run", "serve, in the foreground");
+  CLI::App* checking = app.add_subcommand("check", "read the configuration and print everything that is wrong with it");
+  CLI::App* version = app.add_subcommand("version", "print the version");
+  common(run);
+  common(checking);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  if (version->parsed()) {
+    puts("weir " WEIR_VERSION);
+    return kExitOk;
+  }
+  if (checking->parsed() || test) return check(path, quiet);
+  if (!run->parsed()) {
+    fputs(app.help().c_str(), stderr);
+    return kExitUsage;
+  }
+  weir::SupervisorOptions options;
+  options.config_path = path;
+  if (!level.empty()) {
+    using enum weir::config::LogLevel;
+    options.log_level = level == "debug" ? debug : level == "info" ? info : level == "warn" ? warn : error;
+  } else if (quiet) {
+    options.log_level = weir::config::LogLevel::warn;
+  }
+  weir::Signals::block();
+  return weir::Supervisor(std::move(options)).run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return command_line(argc, argv);
+  } catch (const std::exception& error) {
+    fprintf(stderr, "weir: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,84 @@
+#include "daemon/pool.h"
+
+#include <cerrno>
+
+namespace weir {
+
+h1::ClientConn* Pool::acquire(EngineKind engine, bool fresh, h1::ClientStats& stats, int* error) noexcept {
+  if (!fresh && idle_ != nullptr) {
+    h1::ClientConn* conn = idle_;
+    unlist(*conn);
+    return conn;
+  }
+  h1::ClientConn* conn = conns_.make(context_, *this, policy_, stats);
+  if (conn == nullptr) {
+    *error = ENOMEM;
+    return nullptr;
+  }
+  if (const int failed = conn->connect(address_, engine); failed != 0) {
+    conns_.destroy(conn);
+    *error = failed;
+    return nullptr;
+  }
+  ++count_;
+  return conn;
+}
+
+void Pool::unlist(h1::ClientConn& conn) noexcept {
+  if (!conn.listed) return;
+  if (conn.prev != nullptr) conn.prev->next = conn.next;
+  else idle_ = conn.next;
+  if (conn.next != nullptr) conn.next->prev = conn.prev;
+  conn.next = conn.prev = nullptr;
+  conn.listed = false;
+  --idle_count_;
+}
+
+void Pool::conn_idle(h1::ClientConn& conn) noexcept {
+  if (retired) {
+    conn.close();
+    return;
+  }
+  conn.prev = nullptr;
+  conn.next = idle_;
+  if (idle_ != nullptr) idle_->prev = &conn;
+  idle_ = &conn;
+  conn.listed = true;
+  ++idle_count_;
+}
+
+void Pool::conn_closing(h1::ClientConn& conn) noexcept { unlist(conn); }
+
+void Pool::conn_closed(h1::ClientConn& conn) noexcept {
+  --count_;
+  conns_.destroy(&conn);
+}
+
+void Pool::close_idle() noexcept {
+  while (idle_ != nullptr) idle_->close();
+}
+
+Pool& PoolSet::at(const Address& address) {
+  auto& pool = pools_[address.text()];
+  if (pool == nullptr) pool = std::make_unique<Pool>(context_, conns_, address, policy_);
+  pool->retired = false;
+  return *pool;
+}
+
+void PoolSet::retire_unseen(uint64_t generation) noexcept {
+  for (auto it = pools_.begin(); it != pools_.end();) {
+    Pool& pool = *it->second;
+    if (pool.seen != generation) {
+      pool.retired = true;
+      pool.close_idle();
+    }
+    if (pool.retired && pool.count() == 0) it = pools_.erase(it);
+    else ++it;
+  }
+}
+
+void PoolSet::close_idle() noexcept {
+  for (auto& [key, pool] : pools_) pool->close_idle();
+}
+
+}  // namespace weir

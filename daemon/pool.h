@@ -1,0 +1,62 @@
+// Pool: one worker's connections to one origin address, over whatever configurations that name it. Idle ones are reused last in,
+// first out, so that those not needed age out.
+// Owner: the worker's PoolSet. Thread: the worker's. acquire() never blocks: a new connection is handed out while it connects.
+// A pool that no configuration names any more is retired: its idle connections close and it goes when the last one ends.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "protocols/h1/client_conn.h"
+
+namespace weir {
+
+class Pool final : public h1::ClientConnHost {
+ public:
+  Pool(ExchangeContext& context, SlotPool<h1::ClientConn>& conns, const Address& address, const h1::ClientPolicy& policy) noexcept
+      : context_(context), conns_(conns), address_(address), policy_(policy) {}
+  ~Pool() { WEIR_ASSERT(count_ == 0); }
+
+  // An idle connection (unless `fresh`) or a new one. nullptr: *error says why (errno).
+  h1::ClientConn* acquire(EngineKind engine, bool fresh, h1::ClientStats& stats, int* error) noexcept;
+  void close_idle() noexcept;
+  const Address& address() const noexcept { return address_; }
+  size_t count() const noexcept { return count_; }
+  size_t idle() const noexcept { return idle_count_; }
+  bool retired = false;
+  uint64_t seen = 0;      // the generation that named it last
+
+ private:
+  void conn_idle(h1::ClientConn& conn) noexcept override;
+  void conn_closing(h1::ClientConn& conn) noexcept override;
+  void conn_closed(h1::ClientConn& conn) noexcept override;
+  void unlist(h1::ClientConn& conn) noexcept;
+
+  ExchangeContext& context_;
+  SlotPool<h1::ClientConn>& conns_;
+  Address address_;
+  const h1::ClientPolicy& policy_;
+  h1::ClientConn* idle_ = nullptr;
+  size_t count_ = 0;
+  size_t idle_count_ = 0;
+};
+
+// All pools of one worker, by address.
+class PoolSet {
+ public:
+  PoolSet(ExchangeContext& context) noexcept : context_(context) {}
+  Pool& at(const Address& address);                  // found or made
+  void retire_unseen(uint64_t generation) noexcept;  // and frees those retired before that have emptied since
+  void close_idle() noexcept;
+  size_t open() const noexcept { return conns_.in_use(); }
+  uint64_t growths() const noexcept { return conns_.growths(); }
+
+ private:
+  ExchangeContext& context_;
+  SlotPool<h1::ClientConn> conns_;
+  h1::ClientPolicy policy_;
+  std::map<std::string, std::unique_ptr<Pool>> pools_;
+};
+
+}  // namespace weir

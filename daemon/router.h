@@ -1,0 +1,18 @@
+// Router: which route a request takes: the first of the listener's routes, in the order of the file, whose whole match holds; the
+// fallback last. Pure: a Runtime and a head in, an index out. Any thread; allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "daemon/runtime.h"
+
+namespace weir {
+
+std::optional<size_t> find_route(const Runtime& runtime, size_t listener, const Head& request) noexcept;
+
+// "Shop.Example.com.:8080" -> "Shop.Example.com" (no port, no final dot); "[::1]:80" -> "[::1]". Compare without case.
+std::string_view host_of(std::string_view authority) noexcept;
+
+}  // namespace weir

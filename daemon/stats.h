@@ -1,0 +1,77 @@
+// What the daemon counts, by worker: plain counters that a worker writes and the admin thread reads (engines/stats.h).
+// Owner: StatsRegistry, on the supervisor's thread. Blocks are made when a configuration is compiled, found again by name at the
+// next one, and never freed while the process lives, so a worker's pointer is always good. Labels are names from the config.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "protocols/h1/client_conn.h"
+#include "protocols/h1/server_conn.h"
+
+namespace weir {
+
+// Answers by class: index 1..5 for 1xx..5xx; 0: no answer was sent.
+using ClassCounters = std::array<Counter, 6>;
+inline size_t code_class(uint16_t status) noexcept { return status >= 100 && status < 600 ? status / 100u : 0u; }
+
+enum class RefusedCause : uint8_t { limit, no_descriptor, no_memory, other };
+inline constexpr int kRefusedCauses = 4;
+const char* refused_name(RefusedCause cause) noexcept;
+
+struct ListenerStats {
+  h1::ServerStats server;
+  std::array<Counter, kRefusedCauses> refused;
+};
+
+struct RouteStats {
+  ClassCounters answers;
+};
+
+struct UpstreamStats {
+  h1::ClientStats client;
+  ClassCounters answers;
+  Counter retries_connect, retries_reused;
+};
+
+// One kind of block under one key, for each worker.
+template <class T>
+class StatsFamily {
+ public:
+  T& at(const std::string& key, size_t worker) {
+    auto& row = rows_[key];
+    while (row.size() <= worker) row.push_back(std::make_unique<T>());
+    return *row[worker];
+  }
+  template <class F>
+  void each(F&& f) const {  // f(key, worker, block)
+    for (const auto& [key, row] : rows_)
+      for (size_t worker = 0; worker < row.size(); ++worker) f(key, worker, *row[worker]);
+  }
+  template <class F>
+  uint64_t sum(const std::string& key, F&& f) const {
+    uint64_t total = 0;
+    if (const auto it = rows_.find(key); it != rows_.end())
+      for (const auto& block : it->second) total += f(*block);
+    return total;
+  }
+  std::vector<std::string> keys() const {
+    std::vector<std::string> names;
+    for (const auto& [key, row] : rows_) names.push_back(key);
+    return names;
+  }
+
+ private:
+  std::map<std::string, std::vector<std::unique_ptr<T>>> rows_;
+};
+
+struct StatsRegistry {
+  StatsFamily<ListenerStats> listeners;   // by listener name
+  StatsFamily<RouteStats> routes;         // by listener name + '\n' + route name
+  StatsFamily<UpstreamStats> upstreams;   // by upstream name
+};
+
+}  // namespace weir

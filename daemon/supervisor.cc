@@ -1,0 +1,477 @@
+#include "daemon/supervisor.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "daemon/log.h"
+#include "daemon/notify.h"
+#include "daemon/system.h"
+#include "engines/epoll_engine.h"
+
+namespace weir {
+
+namespace {
+constexpr int kExitFailure = 1, kExitCannotBind = 75, kExitBadConfig = 78;
+constexpr Duration kNamesRefresh = std::chrono::seconds(30), kNamesRetry = std::chrono::seconds(5);
+constexpr Duration kCutPatience = std::chrono::seconds(3);
+constexpr size_t kControlSlabBytes = size_t{64} << 20;
+constexpr size_t kWorkerSlabBytesMin = size_t{16} << 20;
+
+log::Level level_of(config::LogLevel level) { return static_cast<log::Level>(level); }
+log::Format format_of(config::LogFormat format) {
+  return format == config::LogFormat::json ? log::Format::json : log::Format::text;
+}
+std::string signal_text(int number) { return std::string("SIG") + sigabbrev_np(number); }
+}  // namespace
+
+struct Supervisor::Task : Message {
+  std::move_only_function<void()> work;
+};
+
+Supervisor::Supervisor(SupervisorOptions options)
+    : options_(std::move(options)), loop_(clock_, Loop::Options{.slab_bytes_max = kControlSlabBytes, .gather = false}) {
+  delay_over_.self = grace_over_.self = names_due_.self = this;
+  delay_over_.fire = [](Timer& timer) noexcept { static_cast<Later&>(timer).self->go(DrainEvent::delayed); };
+  grace_over_.fire = [](Timer& timer) noexcept {
+    Supervisor& self = *static_cast<Later&>(timer).self;
+    if (self.stage_ == DrainStage::cutting) self.enter(DrainStage::stopped);  // patience is over
+    else self.go(DrainEvent::grace_over);
+  };
+  names_due_.fire = [](Timer& timer) noexcept { static_cast<Later&>(timer).self->look_names_up(); };
+}
+
+Supervisor::~Supervisor() {
+  if (helper_.joinable()) helper_.join();
+}
+
+void Supervisor::post(std::move_only_function<void()> work) {
+  auto* task = new Task;
+  task->work = std::move(work);
+  task->run = [](Message& message) noexcept {
+    const std::unique_ptr<Task> own(static_cast<Task*>(&message));
+    own->work();
+  };
+  loop_.mailbox().push(*task);
+}
+
+int Supervisor::run() {
+  if (const int failed = start(); failed != 0) {
+    log::stop();
+    return failed;
+  }
+  notify::ready("serving");
+  loop_.run();
+  return stop();
+}
+
+int Supervisor::start() {
+  auto loaded = config::load(options_.config_path, config::Environment::real());
+  if (!loaded) {
+    fputs(loaded.error().text().c_str(), stderr);
+    return kExitBadConfig;
+  }
+  const log::Level level = level_of(options_.log_level.value_or(loaded->log.level));
+  log::start(level, format_of(loaded->log.format));
+  for (const config::Problem& warning : loaded->warnings) log::warn(warning.text());
+  size_t workers = loaded->workers == 0 ? system::usable_cpus() : loaded->workers;
+  const Addresses addresses = resolve_all(*loaded);
+  memory_bytes_ = loaded->limits.memory_bytes.value_or(system::usable_memory_bytes() / 2);
+  runtime_ = compile(std::move(*loaded), addresses, 1, workers, registry_);
+  for (const std::string& name : runtime_->unresolved)
+    log::warn("a server's name does not resolve; it is left out and tried again", {{"server", name}});
+  if (const int failed = start_sockets(); failed != 0) return failed;
+  if (const int failed = start_engines(); failed != 0) return failed;
+  if (const int failed = start_workers(); failed != 0) return failed;
+  start_admin();
+  last_reload_unix_ = time(nullptr);
+  publish();
+  watch_names();
+  signals_ = std::make_unique<Signals>([this](int number) { post([this, number] { on_signal(number); }); });
+  return 0;
+}
+
+std::vector<config::SocketName> Supervisor::binds_of(const config::Snapshot& config) const {
+  std::vector<config::SocketName> names;
+  for (const config::Listener& listener : config.listeners)
+    names.insert(names.end(), listener.binds.begin(), listener.binds.end());
+  return names;
+}
+
+// All that needs the rights we were started with; then those are given up.
+int Supervisor::start_sockets() {
+  const config::Snapshot& config = runtime_->config;
+  const uint64_t descriptors = system::raise_descriptor_limit();
+  const size_t workers = std::max<size_t>(1, config.workers == 0 ? system::usable_cpus() : config.workers);
+  const auto carried = static_cast<int64_t>((descriptors - std::min<uint64_t>(descriptors / 4, 64 + workers * 16)) / 2);
+  connections_max_ = std::min<int64_t>(static_cast<int64_t>(config.limits.connections), std::max<int64_t>(carried, 8));
+  connections_left_ = connections_max_;
+  if (static_cast<uint64_t>(connections_max_) < config.limits.connections)
+    (config.limits.connections_set ? log::warn : log::info)(
+        "connections are limited by RLIMIT_NOFILE",
+        {{"limit", std::to_string(connections_max_)}, {"descriptors", std::to_string(descriptors)}});
+  if (auto bound = sockets_.open(binds_of(config), workers); !bound) {
+    log::error(bound.error());
+    return kExitCannotBind;
+  }
+  std::vector<config::SocketName> own{config.admin.bind};
+  if (auto bound = admin_sockets_.open(own, 1); !bound) {
+    if (config.admin.set) {
+      log::error(bound.error());
+      return kExitCannotBind;
+    }
+    log::warn(bound.error() + "; going on without an admin socket");
+  } else if (config.admin.bind.is_unix()) {
+    chmod(config.admin.bind.unix_path.c_str(), 0660);
+  }
+  if (config.metrics) {
+    if (auto bound = admin_sockets_.open({config.metrics->bind}, 1); !bound) {
+      log::error(bound.error());
+      return kExitCannotBind;
+    }
+  }
+  if (!config.user.empty() && system::is_root()) {
+    if (auto became = system::become(config.user); !became) {
+      log::error(became.error());
+      return kExitFailure;
+    }
+  } else if (system::is_root()) {
+    log::warn("running as root: set `user` to give that up after binding");
+  }
+  return 0;
+}
+
+int Supervisor::start_engines() {
+  auto own = make_epoll_engine(loop_.slabs());
+  if (!own) {
+    log::error(std::string("epoll: ") + strerror(own.error()));
+    return kExitFailure;
+  }
+  loop_.add_engine(std::move(*own));
+  bool wanted = false, required = false;
+  for (const config::Listener& listener : runtime_->config.listeners) {
+    wanted = wanted || listener.engine != config::EngineChoice::epoll;
+    required = required || listener.engine == config::EngineChoice::io_uring;
+  }
+  if (!wanted) return 0;
+  probe_ = probe_uring();
+  if (probe_->refusal) {
+    uring_refusal_ = probe_->refusal->text;
+  } else {
+    // The probe used one small ring; whether the limits carry one for each worker shows only by making one.
+    SlabPool scratch(kWorkerSlabBytesMin);
+    UringOptions one;
+    one.rings = static_cast<unsigned>(runtime_->config.workers == 0 ? system::usable_cpus() : runtime_->config.workers);
+    one.probe = &*probe_;
+    if (auto ring = make_uring_engine(scratch, one); !ring) uring_refusal_ = ring.error().text;
+  }
+  if (uring_refusal_.empty()) return 0;
+  if (required) {
+    log::error("engine io_uring cannot be used: " + uring_refusal_);
+    return kExitFailure;
+  }
+  log::info("adaptive listeners serve on epoll: " + uring_refusal_);
+  return 0;
+}
+
+EngineKind Supervisor::engine_of(const config::Listener& listener) const {
+  if (listener.engine == config::EngineChoice::epoll || !uring_refusal_.empty()) return EngineKind::epoll;
+  return EngineKind::uring;
+}
+
+std::string Supervisor::engine_reason(const config::Listener& listener) const {
+  if (listener.engine != config::EngineChoice::adaptive) return "configured";
+  return uring_refusal_.empty() ? "adaptive: io_uring is usable" : "adaptive: " + uring_refusal_;
+}
+
+int Supervisor::start_workers() {
+  const config::Snapshot& config = runtime_->config;
+  const size_t count = config.workers == 0 ? system::usable_cpus() : config.workers;
+  WorkerOptions options;
+  options.epoll = options.uring = false;
+  for (const config::Listener& listener : config.listeners)
+    (engine_of(listener) == EngineKind::uring ? options.uring : options.epoll) = true;
+  options.slab_bytes_max = std::max<size_t>(memory_bytes_ / count, kWorkerSlabBytesMin);
+  options.rings = static_cast<unsigned>(count);
+  options.probe = probe_ ? &*probe_ : nullptr;
+  options.connections_left = &connections_left_;
+  for (size_t i = 0; i < count; ++i) {
+    options.index = i;
+    workers_.push_back(std::make_unique<Worker>(
+        options, [this](std::move_only_function<void()> work) { post(std::move(work)); }, [this](size_t) { worker_emptied(); }));
+    if (const std::string failed = workers_.back()->start(); !failed.empty()) {
+      log::error("worker " + std::to_string(i) + " cannot start: " + failed);
+      workers_.clear();
+      return kExitFailure;
+    }
+  }
+  log_identity();
+  return 0;
+}
+
+void Supervisor::log_identity() {
+  log::info("weir " WEIR_VERSION " started", {{"pid", std::to_string(getpid())},
+                                             {"config", options_.config_path},
+                                             {"hash", runtime_->config.hash},
+                                             {"workers", std::to_string(workers_.size())},
+                                             {"memory_budget_bytes", std::to_string(memory_bytes_)},
+                                             {"connections_max", std::to_string(connections_max_)}});
+  for (const config::Listener& listener : runtime_->config.listeners) {
+    const EngineKind kind = engine_of(listener);
+    std::string binds;
+    for (const config::SocketName& bind : listener.binds) binds += (binds.empty() ? "" : ",") + bind.text();
+    log::info("listening", {{"listener", listener.name},
+                            {"bind", binds},
+                            {"engine", engine_name(kind)},
+                            {"tier", workers_.front()->engine_tier(kind)},
+                            {"reason", engine_reason(listener)}});
+  }
+}
+
+void Supervisor::start_admin() {
+  const config::Snapshot& config = runtime_->config;
+  const auto json = [](std::string body) { return AdminAnswer{200, "application/json", std::move(body)}; };
+  const auto text = [](std::string body) { return AdminAnswer{200, "text/plain; version=0.0.4; charset=utf-8", std::move(body)}; };
+  const auto common = [&](AdminServer& server) {
+    server.route("GET", "/metrics", [this, text] { return text(metrics_text(*this)); });
+    server.route("GET", "/healthz", [text] { return text("ok\n"); });
+    server.route("GET", "/readyz", [this, text] {
+      return stage_ == DrainStage::serving ? text("ready\n") : AdminAnswer{503, "text/plain; charset=utf-8", "draining\n"};
+    });
+  };
+  if (admin_sockets_.has(config.admin.bind.text())) {
+    admin_ = std::make_unique<AdminServer>(loop_);
+    common(*admin_);
+    admin_->route("GET", "/status", [this, json] { return json(status_json(*this)); });
+    admin_->listen(admin_sockets_.duplicate(config.admin.bind.text(), 0));
+  }
+  if (config.metrics) {
+    metrics_ = std::make_unique<AdminServer>(loop_);
+    common(*metrics_);
+    metrics_->listen(admin_sockets_.duplicate(config.metrics->bind.text(), 0));
+  }
+}
+
+// What changed is told to every worker; sockets that a worker's listener already has stay where they are.
+void Supervisor::publish() {
+  for (size_t worker = 0; worker < workers_.size(); ++worker) {
+    Publication publication;
+    publication.runtime = runtime_;
+    for (size_t index = 0; index < runtime_->config.listeners.size(); ++index) {
+      const config::Listener& listener = runtime_->config.listeners[index];
+      ListenerAssignment to;
+      to.name = listener.name;
+      to.index = index;
+      to.engine = engine_of(listener);
+      to.stats = &registry_.listeners.at(listener.name, worker);
+      for (const config::SocketName& bind : listener.binds) {
+        to.binds.push_back(bind.text());
+        if (!given_.contains(listener.name + '\n' + bind.text()))
+          to.new_sockets.emplace_back(bind.text(), sockets_.duplicate(bind.text(), worker));
+      }
+      publication.listeners.push_back(std::move(to));
+    }
+    workers_[worker]->publish(std::move(publication));
+  }
+  given_.clear();
+  std::vector<std::string> kept;
+  for (const config::Listener& listener : runtime_->config.listeners) {
+    for (const config::SocketName& bind : listener.binds) {
+      given_.insert(listener.name + '\n' + bind.text());
+      kept.push_back(bind.text());
+    }
+  }
+  sockets_.keep_only(kept);
+}
+
+void Supervisor::help(std::function<void()> job) {
+  if (helper_.joinable()) helper_.join();
+  helper_busy_ = true;
+  helper_ = std::thread([this, job = std::move(job)] {
+    job();
+    post([this] {
+      helper_busy_ = false;
+      if (std::exchange(reload_again_, false)) reload();
+    });
+  });
+}
+
+void Supervisor::on_signal(int number) {
+  switch (number) {
+    case SIGHUP: reload(); break;
+    case SIGQUIT:
+      log::info("draining to the end", {{"signal", signal_text(number)}});
+      drain_without_limit_ = true;
+      go(DrainEvent::term);
+      break;
+    case SIGTERM:
+    case SIGINT:
+      log::info("asked to stop", {{"signal", signal_text(number)}, {"stage", stage_name(stage_)}});
+      go(stage_ == DrainStage::serving ? DrainEvent::term : DrainEvent::again);
+      break;
+    case SIGUSR1: log::info("logs go to standard error: there is no file to reopen"); break;
+    case SIGUSR2: log::warn("binary upgrade is not supported by this version; restart the service instead"); break;
+    case SIGWINCH:
+      log::info("accepting has stopped", {{"signal", signal_text(number)}});
+      for (auto& worker : workers_) worker->stop_accepting();
+      break;
+    default: break;
+  }
+}
+
+void Supervisor::reload() {
+  if (stage_ != DrainStage::serving) {
+    log::warn("a stopping process does not reload");
+    return;
+  }
+  if (helper_busy_) {
+    reload_again_ = true;
+    return;
+  }
+  notify::reloading();
+  log::info("reloading", {{"config", options_.config_path}});
+  help([this, path = options_.config_path] {
+    auto loaded = std::make_shared<config::LoadResult>(config::load(path, config::Environment::real()));
+    auto addresses = std::make_shared<Addresses>(*loaded ? resolve_all(**loaded) : Addresses());
+    post([this, loaded, addresses] { finish_reload(std::move(*loaded), *addresses); });
+  });
+}
+
+void Supervisor::finish_reload(config::LoadResult loaded, const Addresses& addresses) {
+  last_reload_unix_ = time(nullptr);
+  std::string failed;
+  if (!loaded) {
+    for (const config::Problem& problem : loaded.error().list) log::error(problem.text());
+    failed = std::to_string(loaded.error().list.size()) + " problem(s) in the configuration";
+  } else {
+    failed = take(std::move(*loaded), addresses);
+  }
+  last_reload_ok_ = failed.empty();
+  if (failed.empty()) {
+    log::info("reloaded", {{"generation", std::to_string(runtime_->generation)}, {"hash", runtime_->config.hash}});
+    notify::ready("serving generation " + std::to_string(runtime_->generation));
+  } else {
+    log::error("reload failed, the old configuration serves on", {{"reason", failed}});
+    notify::ready("reload failed: " + failed);
+  }
+}
+
+// Engines are made with the workers; what would need other ones needs a restart.
+std::string Supervisor::refuse_change(const config::Snapshot& next) const {
+  for (const config::Listener& listener : next.listeners) {
+    const EngineKind kind = engine_of(listener);
+    if (listener.engine == config::EngineChoice::io_uring && !uring_refusal_.empty())
+      return listener.where.text() + ": engine io_uring cannot be used: " + uring_refusal_;
+    if (workers_.front()->engine_tier(kind).empty())
+      return listener.where.text() + ": listener " + listener.name + " needs engine " + engine_name(kind) +
+             ", which no listener had at the start: restart for that";
+  }
+  return {};
+}
+
+std::string Supervisor::take(config::Snapshot config, const Addresses& addresses) {
+  if (std::string refused = refuse_change(config); !refused.empty()) return refused;
+  const config::Snapshot& now = runtime_->config;
+  if (config.workers != now.workers) log::warn("a changed `workers` takes effect at the next start");
+  if (!(config.admin == now.admin) || config.metrics != now.metrics || config.user != now.user)
+    log::warn("changed `admin`, `metrics` or `user` take effect at the next start");
+  if (auto bound = sockets_.open(binds_of(config), workers_.size()); !bound) return bound.error();
+  for (const config::Problem& warning : config.warnings) log::warn(warning.text());
+  log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
+  runtime_ = compile(std::move(config), addresses, runtime_->generation + 1, workers_.size(), registry_);
+  for (const std::string& name : runtime_->unresolved)
+    log::warn("a server's name does not resolve; it is left out and tried again", {{"server", name}});
+  publish();
+  watch_names();
+  return {};
+}
+
+void Supervisor::watch_names() {
+  if (has_names(runtime_->config))
+    loop_.set_timer(names_due_, loop_.now() + (runtime_->unresolved.empty() ? kNamesRefresh : kNamesRetry));
+  else
+    loop_.clear_timer(names_due_);
+}
+
+// Names are looked up again now and then; only a changed answer makes a new generation.
+void Supervisor::look_names_up() {
+  if (helper_busy_ || stage_ != DrainStage::serving) {
+    watch_names();
+    return;
+  }
+  help([this, runtime = runtime_] {
+    auto addresses = std::make_shared<Addresses>(resolve_all(runtime->config));
+    post([this, runtime, addresses] {
+      if (runtime == runtime_ && *addresses != runtime_->addresses) {
+        runtime_ = compile(config::Snapshot(runtime_->config), *addresses, runtime_->generation + 1, workers_.size(), registry_);
+        log::info("names resolve differently now", {{"generation", std::to_string(runtime_->generation)}});
+        publish();
+      }
+      watch_names();
+    });
+  });
+}
+
+void Supervisor::go(DrainEvent event) {
+  const DrainStage next = next_stage(stage_, event);
+  if (next != stage_) enter(next);
+}
+
+void Supervisor::enter(DrainStage stage) {
+  stage_ = stage;
+  const config::Shutdown& shutdown = runtime_->config.shutdown;
+  log::info("stage", {{"stage", stage_name(stage)}});
+  switch (stage) {
+    case DrainStage::serving: break;
+    case DrainStage::announcing:
+      notify::stopping("draining");
+      if (shutdown.delay.count() == 0) go(DrainEvent::delayed);
+      else loop_.set_timer(delay_over_, loop_.now() + shutdown.delay);
+      break;
+    case DrainStage::refusing:
+      for (auto& worker : workers_) worker->drain();
+      sockets_.close_all();
+      if (!drain_without_limit_) loop_.set_timer(grace_over_, loop_.now() + shutdown.grace);
+      break;
+    case DrainStage::cutting:
+      for (auto& worker : workers_) {
+        worker->drain();
+        worker->cut(make_fault(What::shutting_down));
+      }
+      sockets_.close_all();
+      loop_.set_timer(grace_over_, loop_.now() + kCutPatience);
+      break;
+    case DrainStage::stopped: loop_.stop(); break;
+  }
+}
+
+void Supervisor::worker_emptied() {
+  if (++emptied_ == workers_.size()) go(DrainEvent::emptied);
+}
+
+int Supervisor::stop() {
+  signals_.reset();
+  if (helper_.joinable()) helper_.join();
+  if (emptied_ != workers_.size()) {
+    log::error("connections did not end when they were cut; exiting without them");
+    log::stop();
+    _exit(kExitFailure);
+  }
+  workers_.clear();
+  for (AdminServer* server : {admin_.get(), metrics_.get()}) {
+    if (server == nullptr) continue;
+    server->close();
+    while (!server->empty()) loop_.tick(std::chrono::milliseconds(10));
+  }
+  admin_sockets_.close_all();
+  log::info("stopped");
+  log::stop();
+  return 0;
+}
+
+}  // namespace weir

@@ -1,0 +1,103 @@
+// Supervisor: the process: configuration, listening sockets, workers, signals, reload, drain, and the admin server, on a loop of
+// its own on the main thread. It moves no client's bytes.
+// Caller: main(). run() returns the exit code (0 ok, 1 failure, 75 cannot bind, 78 bad configuration).
+// Guarantees: a reload that fails changes nothing; unchanged binds keep their sockets; a start failure is reported at once with
+// its reason; every stage of the drain table (drain.h) is logged once.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "config/load.h"
+#include "daemon/admin.h"
+#include "daemon/bind.h"
+#include "daemon/drain.h"
+#include "daemon/signals.h"
+#include "daemon/worker.h"
+
+namespace weir {
+
+struct SupervisorOptions {
+  std::string config_path = "/etc/weir/weir.yaml";
+  std::optional<config::LogLevel> log_level;   // from the command line: wins over the file
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(SupervisorOptions options);
+  ~Supervisor();
+  int run();
+
+  // What status and metrics are made of (supervisor's thread).
+  const Runtime& runtime() const { return *runtime_; }
+  const StatsRegistry& registry() const { return registry_; }
+  std::vector<std::unique_ptr<Worker>>& workers() { return workers_; }
+  const BoundSockets& sockets() const { return sockets_; }
+  EngineKind engine_of(const config::Listener& listener) const;
+  std::string engine_reason(const config::Listener& listener) const;
+  DrainStage stage() const { return stage_; }
+  bool last_reload_ok() const { return last_reload_ok_; }
+  int64_t last_reload_unix() const { return last_reload_unix_; }
+  uint64_t memory_bytes() const { return memory_bytes_; }
+
+ private:
+  struct Task;
+  struct Later : Timer { Supervisor* self = nullptr; };
+  void post(std::move_only_function<void()> work);       // any thread
+  int start();
+  int start_sockets();
+  int start_engines();
+  int start_workers();
+  void start_admin();
+  void log_identity();
+  void publish();
+  std::vector<config::SocketName> binds_of(const config::Snapshot& config) const;
+  void on_signal(int number);
+  void reload();
+  void finish_reload(config::LoadResult loaded, const Addresses& addresses);
+  std::string take(config::Snapshot config, const Addresses& addresses);   // of a reload; else why nothing changed
+  void help(std::function<void()> job);                  // a blocking job, on the helper thread
+  std::string refuse_change(const config::Snapshot& next) const;
+  void watch_names();
+  void look_names_up();
+  void go(DrainEvent event);
+  void enter(DrainStage stage);
+  void worker_emptied();
+  int stop();
+
+  SupervisorOptions options_;
+  SystemClock clock_;
+  Loop loop_;
+  StatsRegistry registry_;
+  BoundSockets sockets_;
+  BoundSockets admin_sockets_;
+  std::shared_ptr<const Runtime> runtime_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::optional<UringProbe> probe_;
+  std::string uring_refusal_;                            // why io_uring is not used; empty: it can be
+  std::atomic<int64_t> connections_left_{0};
+  int64_t connections_max_ = 0;
+  std::unique_ptr<AdminServer> admin_, metrics_;
+  std::unique_ptr<Signals> signals_;
+  std::thread helper_;                                   // one blocking job at a time: a reload or a look-up of names
+  bool helper_busy_ = false;
+  bool reload_again_ = false;
+  Later delay_over_, grace_over_, names_due_;
+  DrainStage stage_ = DrainStage::serving;
+  bool drain_without_limit_ = false;
+  size_t emptied_ = 0;
+  uint64_t memory_bytes_ = 0;
+  std::set<std::string> given_;                          // listener and bind: sockets that the workers have
+  bool last_reload_ok_ = true;
+  int64_t last_reload_unix_ = 0;
+};
+
+std::string status_json(Supervisor& supervisor);
+std::string metrics_text(Supervisor& supervisor);
+
+}  // namespace weir

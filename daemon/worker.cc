@@ -1,0 +1,197 @@
+#include "daemon/worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstring>
+
+#include "daemon/log.h"
+#include "engines/epoll_engine.h"
+
+namespace weir {
+
+struct Worker::Task : Message {
+  std::move_only_function<void()> work;
+};
+
+Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<void(size_t)> emptied)
+    : options_(options), to_supervisor_(std::move(to_supervisor)), emptied_(std::move(emptied)),
+      loop_(clock_, Loop::Options{.slab_bytes_max = options.slab_bytes_max}), exchanges_(loop_), pools_(exchanges_),
+      forwarder_(options.index),
+      host_{loop_, exchanges_, conns_, forwarder_, *options.connections_left, emptied_entry, this} {
+  housekeeping_.worker = this;
+  housekeeping_.pump = housekeeping_entry;
+  stop_watch_.worker = this;
+  stop_watch_.fire = [](Timer& timer) noexcept { static_cast<StopWatch&>(timer).worker->housekeeping(); };
+}
+
+Worker::~Worker() { stop_and_join(); }
+
+std::string Worker::start() {
+  if (options_.epoll) {
+    auto engine = make_epoll_engine(loop_.slabs());
+    if (!engine) return std::string("epoll: ") + strerror(engine.error());
+    loop_.add_engine(std::move(*engine));
+  }
+  if (options_.uring) {
+    UringOptions ring;
+    ring.rings = options_.rings;
+    ring.probe = options_.probe;
+    ring.stats = &uring_stats_;
+    auto engine = make_uring_engine(loop_.slabs(), ring);
+    if (!engine) return engine.error().text;
+    loop_.add_engine(std::move(*engine));
+  }
+  thread_ = std::thread([this] { run(); });
+  return {};
+}
+
+void Worker::run() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  const std::string name = "weir-" + std::to_string(options_.index);
+  pthread_setname_np(pthread_self(), name.c_str());
+  loop_.run();
+}
+
+void Worker::post(std::move_only_function<void()> work) {
+  auto* task = new Task;
+  task->work = std::move(work);
+  task->run = [](Message& message) noexcept {
+    const std::unique_ptr<Task> own(static_cast<Task*>(&message));
+    own->work();
+  };
+  loop_.mailbox().push(*task);
+}
+
+void Worker::publish(Publication publication) {
+  post([this, publication = std::move(publication)]() mutable { apply(std::move(publication)); });
+}
+
+void Worker::drain() {
+  post([this] {
+    draining_ = true;
+    for (auto& listener : listeners_) {
+      listener->stop_accepting();
+      listener->drain();
+    }
+    loop_.mark_dirty(housekeeping_);
+  });
+}
+
+void Worker::stop_accepting() {
+  post([this] {
+    for (auto& listener : listeners_) listener->stop_accepting();
+  });
+}
+
+void Worker::cut(const Fault& fault) {
+  post([this, fault] {
+    for (auto& listener : listeners_) listener->cut(fault);
+  });
+}
+
+// Everything is cut on the loop's own thread, which ends once no descriptor and no op is left.
+void Worker::stop_and_join() {
+  if (!thread_.joinable()) return;
+  post([this] {
+    stopping_ = true;
+    for (auto& listener : listeners_) {
+      listener->stop_accepting();
+      listener->cut(make_fault(What::shutting_down));
+    }
+    pools_.close_idle();
+    loop_.mark_dirty(housekeeping_);
+  });
+  thread_.join();
+}
+
+std::unique_ptr<WorkerRuntime> Worker::adopt_runtime(std::shared_ptr<const Runtime> runtime) {
+  auto mine = std::make_unique<WorkerRuntime>();
+  for (const UpstreamPlan& upstream : runtime->upstreams) {
+    WorkerRuntime::Rotation rotation;
+    for (const Endpoint& endpoint : upstream.endpoints) {
+      WorkerRuntime::Target target{&endpoint, nullptr};
+      if (endpoint.address.length != 0) {
+        target.pool = &pools_.at(endpoint.address);
+        target.pool->seen = runtime->generation;
+        rotation.weight_total += endpoint.weight;
+      }
+      rotation.targets.push_back(target);
+    }
+    mine->upstreams.push_back(std::move(rotation));
+  }
+  for (const RoutePlan& route : runtime->routes) mine->route_currents.emplace_back(route.targets.size(), 0);
+  mine->runtime = std::move(runtime);
+  return mine;
+}
+
+void Worker::apply(Publication&& publication) {
+  const uint64_t generation = publication.runtime->generation;
+  runtimes_.push_back(adopt_runtime(std::move(publication.runtime)));
+  WorkerRuntime& current = *runtimes_.back();
+  pools_.retire_unseen(generation);
+  for (const ListenerAssignment& assignment : publication.listeners) assign(assignment, current);
+  for (auto& listener : listeners_) {
+    bool wanted = false;
+    for (const ListenerAssignment& assignment : publication.listeners) wanted = wanted || assignment.name == listener->name();
+    if (wanted || listener->retired) continue;
+    listener->retired = true;
+    ++listener->view().current->exchanges;  // requests on its last connections need the configuration that knew it
+    listener->stop_accepting();
+    listener->drain();
+  }
+  loop_.mark_dirty(housekeeping_);
+}
+
+void Worker::assign(const ListenerAssignment& assignment, WorkerRuntime& current) {
+  Listener* listener = nullptr;
+  for (auto& one : listeners_)
+    if (!one->retired && one->name() == assignment.name) listener = one.get();
+  if (listener == nullptr) {
+    listeners_.push_back(std::make_unique<Listener>(host_, assignment.name, assignment.engine, *assignment.stats));
+    listener = listeners_.back().get();
+  }
+  const config::Snapshot& config = current.runtime->config;
+  listener->configure(assignment.index, current, request_limits(config), config.limits.request_body_bytes,
+                      server_timeouts(config.listeners[assignment.index].timeouts));
+  listener->set_engine(assignment.engine);
+  listener->keep_sockets(assignment.binds);
+  for (const auto& [bind, fd] : assignment.new_sockets) listener->add_socket(bind, fd);
+}
+
+void Worker::emptied_entry(void* worker) noexcept {
+  auto& self = *static_cast<Worker*>(worker);
+  self.loop_.mark_dirty(self.housekeeping_);
+}
+
+void Worker::housekeeping_entry(Pump& pump) noexcept { static_cast<Housekeeping&>(pump).worker->housekeeping(); }
+
+// Lets go of listeners and configurations that nothing uses any more.
+void Worker::housekeeping() noexcept {
+  std::erase_if(listeners_, [](const auto& listener) {
+    if (!listener->retired || !listener->empty()) return false;
+    --listener->view().current->exchanges;
+    return true;
+  });
+  if (runtimes_.size() > 1) {
+    const WorkerRuntime* current = runtimes_.back().get();
+    std::erase_if(runtimes_, [&](const auto& one) { return one.get() != current && one->exchanges == 0; });
+    pools_.retire_unseen(current->runtime->generation);
+  }
+  generations_.set(runtimes_.size());
+  if (stopping_) {
+    bool over = pools_.open() == 0;
+    for (const auto& listener : listeners_) over = over && listener->empty();
+    if (over) loop_.stop();
+    else loop_.set_timer(stop_watch_, loop_.now() + std::chrono::milliseconds(4));
+  }
+  if (!draining_ || emptied_told_) return;
+  for (const auto& listener : listeners_)
+    if (!listener->empty()) return;
+  emptied_told_ = true;
+  to_supervisor_([tell = emptied_, index = options_.index] { tell(index); });
+}
+
+}  // namespace weir
