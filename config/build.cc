@@ -130,8 +130,15 @@ std::string read_name(Draft& draft, const Fields& fields, std::string_view what,
   auto [first, fresh] = index.emplace(name, place);
   if (fresh) return name;
   const size_t other = first->second;
-  const Where& where = what == "listener" ? draft.snapshot.listeners.at(other).where
-                                          : draft.snapshot.routes.at(other).where;
+  Where where;
+  if (what == "listener") {
+    const Listener& holder = draft.snapshot.listeners.at(other);
+    // Both are named after the same bind: that is one mistake, and check_binds() names it.
+    if (!fields.written("name") && !holder.binds.empty() && holder.binds.front().text() == name) return name;
+    where = holder.where;
+  } else {
+    where = draft.snapshot.routes.at(other).where;
+  }
   draft.report.error(fields.mark("name"), "a second " + std::string(what) + " named " + quote(name) +
                                               "; the first one is at " + where.text());
   return name;

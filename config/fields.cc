@@ -113,7 +113,7 @@ std::optional<uint64_t> number_of(const Node& node, const Row& row, Report& repo
     report.error(node.mark, std::string(row.key) + ": a number stands without quotes: `" + node.text + "`");
     return std::nullopt;
   }
-  auto value = row.type == Type::size ? parse_size(node.text) : parse_count(node.text);
+  auto value = row.type == Type::count ? parse_count(node.text) : parse_size(node.text);
   if (!value) {
     const std::string or_word = row.words.empty() ? "" : " (or " + list_words(row.words) + ")";
     wrong_value(node, row, value.error() + or_word, report);
@@ -228,7 +228,8 @@ std::optional<size_t> Fields::word_of(const Node& given, const Row& r) const {
     return std::nullopt;
   }
   std::string message = (all.size() == 1 ? "is not known; there is only " : "is none of ") + list_words(r.words);
-  if (auto near = nearest(given.text, all)) message += "; did you mean " + quote(*near) + "?";
+  const bool is_number = parse_count(given.text).has_value();   // none is nearer than another
+  if (auto near = nearest(given.text, all); near && !is_number) message += "; did you mean " + quote(*near) + "?";
   wrong_value(given, r, message, report_);
   return std::nullopt;
 }

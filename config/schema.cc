@@ -275,7 +275,9 @@ std::optional<std::string> nearest(std::string_view text, std::span<const std::s
     if (candidate == text) continue;
     const std::string other = plain(candidate);
     if (other.size() > wanted.size() + 3 || wanted.size() > other.size() + 3) continue;   // long texts need no table
-    const size_t far = distance(wanted, other);
+    size_t far = distance(wanted, other);
+    const bool longer = wanted.starts_with(other) || other.starts_with(wanted);
+    if (longer && wanted.size() >= 4 && other.size() >= 4) far = std::min<size_t>(far, 2);   // "warning" for "warn"
     if (far >= best || far >= other.size()) continue;
     best = far;
     found = candidate;

@@ -45,8 +45,12 @@ void check_binds(Draft& draft) {
       const auto& [first, first_mark] = draft.binds[j];
       const auto& [second, mark] = draft.binds[i];
       if (!clash(first, second)) continue;
-      const std::string at = first_mark.line != 0 ? draft.report.text(first_mark) : "the default of `admin`";
-      draft.report.error(mark, "bind: " + quote(second.text()) + " is taken by " + quote(first.text()) + " at " + at);
+      if (mark.line == 0) {   // not written: blame what was
+        draft.report.error(first_mark, "bind: " + quote(first.text()) + " is taken by the default of `admin`");
+      } else {
+        const std::string at = draft.report.text(first_mark);
+        draft.report.error(mark, "bind: " + quote(second.text()) + " is taken by " + quote(first.text()) + " at " + at);
+      }
       break;
     }
   }

@@ -202,7 +202,7 @@ std::string in_plain_words(const std::string& message) {
       {"end of sequence not found", "a `-` was expected here; is the line indented like those around it?"},
       {"illegal map value", "a `:` where none can be; a text that contains `: ` needs quotes"},
       {"illegal tab when looking for indentation", "a tab in the indentation; only spaces count there"},
-      {"illegal EOF in scalar", "a text in quotes is not closed"},
+      {"illegal document indicator in scalar", "a text in quotes is not closed before this"},
       {"the referenced anchor is not defined", "an alias (`*name`) whose anchor (`&name`) does not stand before it"},
       {"unknown token", "a character that no value can begin with; texts that begin with it need quotes"},
   }};
@@ -222,7 +222,8 @@ std::optional<Node> read_yaml(std::string_view text, uint32_t file, Report& repo
   }
   Builder builder(file, report);
   try {
-    std::istringstream stream{std::string(text)};
+    // yaml-cpp takes a quote that is never closed when the file ends in a line end; the document's end mark stops that.
+    std::istringstream stream{std::string(text) + (text.ends_with('\n') ? "...\n" : "\n...\n")};
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }
