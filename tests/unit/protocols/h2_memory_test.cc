@@ -210,7 +210,7 @@ TEST_CASE("h2: bodies of several MiB both ways at once, byte-exact", "[pipe][h2]
   CHECK(both.client.window_updates <= 7'000'001 / (kStreamWindow / 2) + 2);
 }
 
-TEST_CASE("h2: a hundred streams, one never read: the others finish, it holds its cap and no more", "[pipe][h2][M3][P14]") {
+TEST_CASE("h2: a hundred streams, one never read: the others finish, it holds its cap and no more", "[pipe][h2][M3]") {
   Both both;
   for (int i = 0; i < 100; ++i) both.start(300'000 + static_cast<uint64_t>(i), 200'000);
   Case& stuck = *both.cases[42];
@@ -262,7 +262,7 @@ TEST_CASE("h2: windows run dry again and again, and nothing is lost", "[pipe][h2
   both.check_clean();
 }
 
-TEST_CASE("h2: trailers travel behind both bodies", "[pipe][h2][H9]") {
+TEST_CASE("h2: trailers travel behind both bodies", "[pipe][h2]") {
   Both both;
   Case& one = both.start(100'000, 0);
   auto up = std::make_unique<Head>(), down = std::make_unique<Head>();
@@ -283,7 +283,7 @@ TEST_CASE("h2: trailers travel behind both bodies", "[pipe][h2][H9]") {
   both.check_clean();
 }
 
-TEST_CASE("h2: a reset in mid-body ends its stream, and leaks no credit", "[pipe][h2][P14][P10]") {
+TEST_CASE("h2: a reset in mid-body ends its stream, and leaks no credit", "[pipe][h2]") {
   Both both;
   Case& bystander = both.start(2'000'000, 2'000'000);
   for (int round = 0; round < 200; ++round) {

@@ -120,7 +120,7 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("100 ms times 20 Mbit/s: the cap settles near twice the product and the link is full", "[pipe][tuning][M3]") {
+TEST_CASE("100 ms times 20 Mbit/s: the cap settles near twice the product and the link is full", "[pipe][tuning]") {
   Scene scene({.round_trip = 100ms, .bytes_per_second = 2.5e6}, 0);
   CHECK(scene.pipe.cap() == kPipeCapMin);
   scene.time.run(5s);
@@ -142,7 +142,7 @@ TEST_CASE("with a fixed cap the same link idles (control)", "[pipe][tuning][X3]"
   CHECK(scene.pipe.cap() == 64u << 10);
 }
 
-TEST_CASE("a slow sink never makes the cap grow", "[pipe][tuning][M4]") {
+TEST_CASE("a slow sink never makes the cap grow", "[pipe][tuning]") {
   for (const Duration round_trip : {Duration(1ms), Duration(20ms), Duration(100ms)}) {
     Scene scene({.round_trip = round_trip, .bytes_per_second = 1e9}, 100e3);   // its product: at most 10 kB
     const uint64_t bytes = scene.consumed_in(30s);
@@ -152,7 +152,7 @@ TEST_CASE("a slow sink never makes the cap grow", "[pipe][tuning][M4]") {
   }
 }
 
-TEST_CASE("a source that pauses by itself gets no more memory for it", "[pipe][tuning][M4]") {
+TEST_CASE("a source that pauses by itself gets no more memory for it", "[pipe][tuning]") {
   // Its frames end where grants end, so it looks held back; but no doubling makes it faster, so there is only one.
   for (const Duration pause : {Duration(2ms), Duration(20ms), Duration(500ms)}) {
     Scene scene({.round_trip = 1ms, .bytes_per_second = 1e9, .pause = pause}, 0);
@@ -162,14 +162,14 @@ TEST_CASE("a source that pauses by itself gets no more memory for it", "[pipe][t
   }
 }
 
-TEST_CASE("next door the cap stays small, however fast", "[pipe][tuning][M4]") {
+TEST_CASE("next door the cap stays small, however fast", "[pipe][tuning]") {
   Scene scene({.round_trip = 100us, .bytes_per_second = 1e9}, 0);
   const uint64_t bytes = scene.consumed_in(1s);
   CHECK(scene.pipe.cap() == kPipeCapMin);
   CHECK(bytes > 200'000'000);
 }
 
-TEST_CASE("growth stops at the limit that was given", "[pipe][tuning][M5]") {
+TEST_CASE("growth stops at the limit that was given", "[pipe][tuning]") {
   Scene scene({.round_trip = 500ms, .bytes_per_second = 100e6}, 0, {.cap_min = 64u << 10, .cap_max = 1u << 20});
   scene.time.run(60s);
   CHECK(scene.pipe.cap() == 1u << 20);
