@@ -21,6 +21,7 @@ THIRD_PARTY = [
     (r"openssl/", r"protocols/transport/tls_|protocols/h3/quic_crypto"),
     (r"zlib\.h|brotli/|zstd", r"protocols/coding/"),
     (r"spdlog/|fmt/", r"daemon/log"),
+    (r"CLI/", r"daemon/main\.cc"),
 ]
 SYSTEM_FOLDERS = {"sys", "linux", "netinet", "arpa", "net", "bits", "asm"}
 FILE_LINES_MAX = 800
