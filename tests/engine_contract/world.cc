@@ -116,6 +116,7 @@ const char* kind_name(Kind kind) {
   switch (kind) {
     case Kind::epoll: return "epoll";
     case Kind::uring: return "io_uring";
+    case Kind::both: return "both";
     case Kind::sim: return "sim";
     case Kind::sim_faulty: return "sim with faults";
   }
@@ -131,8 +132,8 @@ std::vector<Kind> chosen(std::vector<Kind> kinds) {
 }
 }  // namespace
 
-std::vector<Kind> all_kinds() { return chosen({Kind::epoll, Kind::uring, Kind::sim, Kind::sim_faulty}); }
-std::vector<Kind> kernel_kinds() { return chosen({Kind::epoll, Kind::uring}); }
+std::vector<Kind> all_kinds() { return chosen({Kind::epoll, Kind::uring, Kind::both, Kind::sim, Kind::sim_faulty}); }
+std::vector<Kind> kernel_kinds() { return chosen({Kind::epoll, Kind::uring, Kind::both}); }
 
 SimFaults harmless_faults() {
   SimFaults faults;
@@ -169,7 +170,10 @@ World::World(Kind kind, const Options& options) : kind_(kind), options_(options)
   loop_options.slab_bytes_max = options.slab_bytes_max;
   loop_options.gather = options.gather;
   loop_ = std::make_unique<Loop>(sim ? network_->clock() : clock_, loop_options);
-  add_engine(*loop_, engine(), network_.get());
+  for (int i = 0; i < (kind == Kind::both ? 2 : 1); ++i) {
+    auto made = make_engine(*loop_, engine(), network_.get());
+    loop_->add_engine(options.wrap ? options.wrap(std::move(made)) : std::move(made));
+  }
   warm_up();
   if (kind == Kind::sim_faulty) network_->faults() = harmless_faults();
 }
@@ -181,7 +185,8 @@ World::~World() {
   if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
 }
 
-EngineKind World::engine() const {
+EngineKind World::engine() {
+  if (kind_ == Kind::both) return turns_++ % 2 == 0 ? EngineKind::uring : EngineKind::epoll;
   return kind_ == Kind::epoll ? EngineKind::epoll : kind_ == Kind::uring ? EngineKind::uring : EngineKind::sim;
 }
 
@@ -351,6 +356,7 @@ void Conn::received_some(Op& op) noexcept {
   Ledger& ledger = c.world.ledger();
   ledger.completed(op);
   ++c.recvs;
+  ++c.served[static_cast<size_t>(op.engine)];
   Chain bytes = std::move(c.recv.bytes);
   if (op.result > 0 && bytes.bytes() != static_cast<size_t>(op.result)) ledger.wrong("recv: result is not its bytes");
   if (op.result <= 0 && !bytes.empty()) ledger.wrong("recv: bytes with an error");
@@ -373,6 +379,7 @@ void Conn::sent_some(Op& op) noexcept {
   Conn& c = *static_cast<Send&>(op).conn;
   c.world.ledger().completed(op);
   ++c.sends;
+  ++c.served[static_cast<size_t>(op.engine)];
   if (op.result == 0) c.world.ledger().wrong("send: completed without progress");
   if (op.result < 0) c.send_error = -op.result;
   if (op.result > 0 && static_cast<size_t>(op.result) > c.out.bytes()) c.world.ledger().wrong("send: more than there was");

@@ -3,6 +3,7 @@
 // Waiting is bounded by progress: run() gives up after kIdleTicksMax ticks in which nothing at all happened.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@ namespace weir::contract {
 enum class Kind : uint8_t {
   epoll,
   uring,
+  both,        // epoll and io_uring in one loop; sockets get one and the other in turn
   sim,
   sim_faulty,  // with short reads and writes, delays, late and reordered completions, cancels that come late
 };
@@ -56,6 +58,7 @@ class World {
     bool small_buffers = false;          // as small as the kernel allows, in both directions
     bool block_when_idle = false;
     uint64_t seed = 1;
+    std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)> wrap{};   // around the engine; for controls
   };
   World(Kind kind, const Options& options);
   explicit World(Kind kind) : World(kind, Options{}) {}
@@ -63,7 +66,7 @@ class World {
 
   Loop& loop() { return *loop_; }
   Kind kind() const { return kind_; }
-  EngineKind engine() const;
+  EngineKind engine();                                   // for the next socket
   bool simulated() const { return network_ != nullptr; }
   SimNetwork& network() { return *network_; }
   Ledger& ledger() { return ledger_; }
@@ -95,13 +98,14 @@ class World {
   std::unique_ptr<Loop> loop_;
   Ledger ledger_;
   size_t slabs_base_ = 0;
+  uint32_t turns_ = 0;
   uint16_t sim_ports_ = 8000;
   std::string directory_;
   std::vector<int> held_;                                // descriptors that keep addresses taken
 };
 
-// Adds the engine of that kind to the loop, as the daemon would.
-void add_engine(Loop& loop, EngineKind kind, SimNetwork* network);
+// The engine of that kind, made as the daemon would.
+std::unique_ptr<Engine> make_engine(Loop& loop, EngineKind kind, SimNetwork* network);
 
 // A connection of ours that reads all the time and writes what it is told.
 struct Conn {
@@ -111,7 +115,10 @@ struct Conn {
 
   void read(uint32_t want);                              // one recv; again by itself while reading
   void write(std::string_view bytes);
-  void close(bool linger_reset = false) { world.close(socket, linger_reset); }
+  void close(bool linger_reset = false) {
+    world.close(socket, linger_reset);
+    out.clear();                                         // what was not sent will not be
+  }
 
   World& world;
   Socket socket;
@@ -123,6 +130,7 @@ struct Conn {
   std::string got;
   uint64_t received = 0, sent = 0;
   uint32_t recvs = 0, sends = 0;                         // completions
+  std::array<uint32_t, kEngineKinds> served{};           // and by which engine
   bool ended = false;
   int recv_error = 0, send_error = 0;
   std::function<void(Conn&)> on_recv;                    // after each recv with bytes

@@ -8,13 +8,12 @@
 
 namespace weir::contract {
 
-void add_engine(Loop& loop, EngineKind kind, SimNetwork* network) {
+std::unique_ptr<Engine> make_engine(Loop& loop, EngineKind kind, SimNetwork* network) {
   switch (kind) {
     case EngineKind::epoll: {
       auto engine = make_epoll_engine(loop.slabs());
       if (!engine) throw std::runtime_error("epoll: " + std::to_string(engine.error()));
-      loop.add_engine(std::move(*engine));
-      return;
+      return std::move(*engine);
     }
     case EngineKind::uring: {
       static const UringProbe probe = probe_uring();
@@ -22,13 +21,12 @@ void add_engine(Loop& loop, EngineKind kind, SimNetwork* network) {
       options.probe = &probe;
       auto engine = make_uring_engine(loop.slabs(), options);
       if (!engine) throw std::runtime_error("io_uring: " + engine.error().text);  // a machine without it fails: nothing is skipped
-      loop.add_engine(std::move(*engine));
-      return;
+      return std::move(*engine);
     }
     case EngineKind::sim:
-      loop.add_engine(std::make_unique<SimEngine>(*network, loop.slabs()));
-      return;
+      return std::make_unique<SimEngine>(*network, loop.slabs());
   }
+  return nullptr;
 }
 
 }  // namespace weir::contract
