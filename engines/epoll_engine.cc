@@ -282,55 +282,76 @@ unsigned EpollEngine::take_slabs(uint32_t want) noexcept {
   return taken;
 }
 
-ssize_t EpollEngine::read_into_slabs(int fd, unsigned count, uint32_t want) noexcept {
+// Bytes read, or -errno.
+ssize_t EpollEngine::read_into(int fd, Slab& slab, uint32_t want) noexcept {
   ssize_t got = 0;
   do {
-    if (count == 1) {
-      got = sys->recv(fd, slabs_[0]->data, std::min(want, kSlabBytes), 0);
-    } else {
-      std::array<iovec, kRecvSlabsMax> pieces;
-      for (unsigned i = 0; i < count; ++i) {
-        pieces[i] = {slabs_[i]->data, std::min(want, kSlabBytes)};
-        want -= static_cast<uint32_t>(pieces[i].iov_len);
-      }
-      got = sys->readv(fd, pieces.data(), static_cast<int>(count));
-    }
+    got = sys->recv(fd, slab.data, want, 0);
   } while (got < 0 && errno == EINTR);
   return got < 0 ? -errno : got;
 }
 
-void EpollEngine::deliver(RecvOp& op, size_t got, unsigned slabs) noexcept {
-  for (unsigned i = 0; i < slabs; ++i) {
-    Slab& slab = *slabs_[i];
-    const auto part = static_cast<uint32_t>(std::min<size_t>(got, kSlabBytes));
-    got -= part;
-    slab.used = part;
-    op.bytes.append(Slice(&slab, 0, part));  // an empty one gives its slab back
+ssize_t EpollEngine::read_into_slabs(int fd, unsigned count, uint32_t want) noexcept {
+  std::array<iovec, kRecvSlabsMax> pieces;
+  for (unsigned i = 0; i < count; ++i) {
+    pieces[i] = {slabs_[i]->data, std::min(want, kSlabBytes)};
+    want -= static_cast<uint32_t>(pieces[i].iov_len);
   }
+  ssize_t got = 0;
+  do {
+    got = sys->readv(fd, pieces.data(), static_cast<int>(count));
+  } while (got < 0 && errno == EINTR);
+  return got < 0 ? -errno : got;
 }
 
-void EpollEngine::try_recv(RecvOp& op) noexcept {
+// Takes over the slab; an empty slice gives it back.
+void EpollEngine::deliver(RecvOp& op, Slab& slab, uint32_t got) noexcept {
+  slab.used = got;
+  op.bytes.append(Slice(&slab, 0, got));
+}
+
+void EpollEngine::end_recv(RecvOp& op, ssize_t got, size_t capacity) noexcept {
   Socket& socket = *op.socket;
-  WEIR_DEBUG_ASSERT(op.bytes.empty() && op.want > 0);
-  const unsigned slabs = take_slabs(op.want);
-  if (slabs == 0) {
-    op.queued = true;
-    starved_.push_back(&op);
-    return;
-  }
-  const size_t capacity = std::min<size_t>(op.want, size_t{slabs} * kSlabBytes);
-  const ssize_t got = read_into_slabs(socket.fd, slabs, op.want);
-  deliver(op, got > 0 ? static_cast<size_t>(got) : 0, slabs);
   if (got == -EAGAIN) {
     socket.readable = false;
     return park_reader(op);
   }
   if (got > 0 && static_cast<size_t>(got) < capacity && !socket.peer_closed) socket.readable = false;
-  if (op.want > kSlabBytes && got > 0) {
-    const auto filled = static_cast<unsigned>((static_cast<size_t>(got) + kSlabBytes - 1) / kSlabBytes);
-    recv_slabs_ = static_cast<size_t>(got) == capacity ? std::min(filled * 2, kRecvSlabsMax) : filled;
-  }
   end(op, static_cast<int32_t>(got));
+}
+
+void EpollEngine::starve(RecvOp& op) noexcept {
+  op.queued = true;
+  starved_.push_back(&op);
+}
+
+void EpollEngine::try_recv(RecvOp& op) noexcept {
+  WEIR_DEBUG_ASSERT(op.bytes.empty() && op.want > 0);
+  if (op.want > kSlabBytes) return try_recv_large(op);
+  Slab* slab = pool_.take();
+  if (slab == nullptr) return starve(op);
+  const ssize_t got = read_into(op.socket->fd, *slab, op.want);
+  deliver(op, *slab, got > 0 ? static_cast<uint32_t>(got) : 0);
+  end_recv(op, got, op.want);
+}
+
+void EpollEngine::try_recv_large(RecvOp& op) noexcept {
+  const unsigned slabs = take_slabs(op.want);
+  if (slabs == 0) return starve(op);
+  const size_t capacity = std::min<size_t>(op.want, size_t{slabs} * kSlabBytes);
+  const ssize_t got = slabs == 1 ? read_into(op.socket->fd, *slabs_[0], kSlabBytes)
+                                 : read_into_slabs(op.socket->fd, slabs, op.want);
+  size_t left = got > 0 ? static_cast<size_t>(got) : 0;
+  if (left > 0) {
+    const auto filled = static_cast<unsigned>((left + kSlabBytes - 1) / kSlabBytes);
+    recv_slabs_ = left == capacity ? std::min(filled * 2, kRecvSlabsMax) : filled;
+  }
+  for (unsigned i = 0; i < slabs; ++i) {
+    const auto part = static_cast<uint32_t>(std::min<size_t>(left, kSlabBytes));
+    left -= part;
+    deliver(op, *slabs_[i], part);
+  }
+  end_recv(op, got, capacity);
 }
 
 // ---- relays

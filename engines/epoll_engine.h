@@ -44,6 +44,7 @@ class EpollEngine final : public Engine {
   void start(Op& op) noexcept;
   void try_accept(AcceptOp& op) noexcept;
   void try_recv(RecvOp& op) noexcept;
+  void try_recv_large(RecvOp& op) noexcept;
   void try_send(SendOp& op) noexcept;
   void start_connect(ConnectOp& op) noexcept;
   void finish_connect(ConnectOp& op) noexcept;
@@ -51,8 +52,11 @@ class EpollEngine final : public Engine {
   void step_relay(RelayOp& op) noexcept;
 
   unsigned take_slabs(uint32_t want) noexcept;
+  static ssize_t read_into(int fd, Slab& slab, uint32_t want) noexcept;
   ssize_t read_into_slabs(int fd, unsigned count, uint32_t want) noexcept;
-  void deliver(RecvOp& op, size_t got, unsigned slabs) noexcept;
+  static void deliver(RecvOp& op, Slab& slab, uint32_t got) noexcept;
+  void end_recv(RecvOp& op, ssize_t got, size_t capacity) noexcept;
+  void starve(RecvOp& op) noexcept;
 
   void park_reader(Op& op) noexcept;
   void park_writer(Op& op) noexcept;
