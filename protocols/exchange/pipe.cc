@@ -177,6 +177,7 @@ void Pipe::start_relay(Socket& target) noexcept {
 
 void Pipe::unclaim(int error) noexcept {
   relay_state_ = RelayState::none;
+  state_.told = 0;  // the source armed no receive meanwhile: it hears its grant again
   source_->relay_end(true, 0, error);
 }
 
@@ -209,6 +210,7 @@ void Pipe::end_relay(int32_t result) noexcept {
   relay_state_ = RelayState::none;
   state_.in_round = state_.stood = false;
   state_.lap_at = kNever;
+  state_.told = 0;
   Stream* target = std::exchange(relay_sink_, nullptr);
   Stream* source = source_;
   const bool was_closed = closed_;

@@ -1,8 +1,8 @@
 // Pipe: one body direction of an exchange, from a source stream to a sink stream, in bounded memory, without pause or resume.
 // Three byte counters that only grow: granted (what the source may have delivered), delivered, consumed (taken by the sink),
 // and a cap. pump() is the one function that moves bytes; it is idempotent, and runs once a tick for each pipe that an event
-// touched: move what the sink has room for; pass the end; raise the grant to delivered + (cap - charge held), never lower, and tell
-// it to the source anew; start or watch a relay. A lost or doubled event is repaired by the next pump. Its logic: pipe_state.h.
+// touched: move what the sink has room for; pass the end; raise the grant to delivered + (cap - charge held), never lower;
+// start or watch a relay. A lost or doubled event is repaired by the next pump. Its logic: pipe_state.h.
 // Owner: an Exchange. Thread: the loop's own. It never drops a byte, never waits without its streams' deadlines (audited after
 // each pump in every build: debug asserts; release counts, and asks its owner to end the exchange), never allocates.
 #pragma once

@@ -3,7 +3,7 @@
 // Owner: a Pipe (or a test). Thread: its owner's. pump_state() is idempotent: run twice, the second run changes nothing.
 // Ends is what it works on: held(), charge(), has_source(), has_sink(), room(), send(n), send_end(), grant(total),
 // source_live(), sink_live(), again() (another pump is already due) and try_relay() (true: a relay has the body now).
-// Guarantees: granted, delivered and consumed only grow, consumed <= delivered <= granted; the grant is told again at each pump.
+// Guarantees: granted, delivered and consumed only grow, consumed <= delivered <= granted; a grant is told once, when it grew.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@ enum class Pumped : uint8_t { waiting, relaying, finished, wedged };
 
 struct PipeState {
   uint64_t granted = 0;     // the source may have delivered so much
+  uint64_t told = 0;        // the grant that it was told last
   uint64_t delivered = 0;   // by the source
   uint64_t consumed = 0;    // by the sink
   uint32_t cap = 0;         // memory that may be held
@@ -130,8 +131,10 @@ Pumped pump_state(PipeState& state, Ends& ends, TimePoint now) noexcept {
     state.watch_source(ends.has_sink() && ends.held() == 0 && ends.room() > 0, now);
     const uint64_t earlier = state.granted;
     if (state.raise_grant(ends.charge())) state.round_begins(earlier, now);
-    // Told at every pump, grown or not: the source arms its next receive here and nowhere else.
-    ends.grant(state.granted);
+    if (state.told != state.granted) {
+      state.told = state.granted;
+      ends.grant(state.granted);
+    }
     if (ends.again()) return Pumped::waiting;
   }
   return somebody_is_owed(state, ends) ? Pumped::waiting : Pumped::wedged;

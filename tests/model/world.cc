@@ -20,14 +20,14 @@ struct Ends {
   }
   void send_end() { world.end_sent = true; }
   void grant(uint64_t total) {
-    if (lose_grant && total > world.told && !grant_lost) {
+    if (lose_grant && total > world.known && !grant_lost) {
       grant_lost = true;
       return;
     }
-    world.told = static_cast<uint8_t>(total);
+    world.known = static_cast<uint8_t>(total);
   }
   // The source has a receive in flight where it knows of a grant; the sink has a send in flight or awaits its peer's window.
-  bool source_live() const { return world.told > world.delivered; }
+  bool source_live() const { return world.known > world.delivered; }
   bool sink_live() const { return world.sending > 0 || world.window == 0; }
   bool again() const { return world.dirty; }
   bool try_relay() const { return false; }
@@ -36,6 +36,7 @@ struct Ends {
 PipeState unpack(const World& world) {
   PipeState state;
   state.granted = world.granted;
+  state.told = world.told;
   state.delivered = world.delivered;
   state.consumed = world.consumed;
   state.cap = state.cap_max = world.cap;
@@ -46,6 +47,7 @@ PipeState unpack(const World& world) {
 
 void pack(World& world, const PipeState& state) {
   world.granted = static_cast<uint8_t>(state.granted);
+  world.told = static_cast<uint8_t>(state.told);
   world.delivered = static_cast<uint8_t>(state.delivered);
   world.consumed = static_cast<uint8_t>(state.consumed);
   world.ended = state.ended;
@@ -76,7 +78,7 @@ void add(std::vector<Edge>& out, World to, const char* event, bool owed, bool ma
 }
 
 void source_events(std::vector<Edge>& out, const World& world, Mutant mutant) {
-  if (world.told > world.delivered && world.left > 0 && world.permitted) {
+  if (world.known > world.delivered && world.left > 0 && world.permitted) {
     World to = world;
     PipeState state = unpack(to);
     state.bytes_came(1, TimePoint{});
@@ -187,7 +189,7 @@ std::vector<Edge> edges_of(const World& world, Mutant mutant) {
 std::string violation(const World& world) {
   if (world.reset) return "";
   if (world.delivered > world.granted) return "delivered beyond the grant";
-  if (world.told > world.granted) return "told more than was granted";
+  if (world.known > world.told || world.told > world.granted) return "told more than was granted";
   if (world.consumed + world.held != world.delivered) return "a byte was lost or doubled";
   if (world.left + world.delivered != kUnits) return "the source lost a byte";
   if (world.held > kCap) return "more held than the cap";

@@ -29,7 +29,8 @@ struct World {
   bool ended = false, finished = false;
   uint8_t held = 0;             // in the pipe, a unit charging a unit
   uint8_t left = kUnits;        // at the source's peer
-  uint8_t told = 0;             // the grant as the source knows it
+  uint8_t told = 0;             // the grant as the pipe told it
+  uint8_t known = 0;            // and as the source knows it
   bool permitted = false;       // 100-continue: the peer sends no body before
   bool attached = false;        // a sink is there (it comes after the request was routed)
   bool retried = false;
