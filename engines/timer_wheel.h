@@ -49,7 +49,8 @@ class TimerWheel {
   struct Level {
     uint64_t occupied = 0;
     std::array<Timer*, kWidth> slots{};
-    std::array<int64_t, kWidth> first{};            // lower bound of the ticks in a slot, so that no one wakes just to move entries down
+    // Lower bound of the ticks in a slot, so that nobody wakes only to move entries down.
+    std::array<int64_t, kWidth> first{};
   };
   int64_t tick_of(const Timer& timer, int64_t earliest) const noexcept;
   void link(Timer& timer, int64_t tick) noexcept;

@@ -45,7 +45,9 @@ class SysProbe {
     };
     table_.pipe2 = [](int fds[2], int flags) { return active()->fails("pipe2") ? -1 : kKernel.pipe2(fds, flags); };
     table_.set_pipe_bytes = [](int fd, int bytes) {
-      return active()->fails("set_pipe") || bytes > active()->pipe_bytes_max ? (errno = EPERM, -1) : kKernel.set_pipe_bytes(fd, bytes);
+      if (bytes <= active()->pipe_bytes_max) return kKernel.set_pipe_bytes(fd, bytes);
+      errno = EPERM;
+      return -1;
     };
     table_.get_pipe_bytes = [](int fd) {
       return active()->pipe_bytes_reported != 0 ? active()->pipe_bytes_reported : kKernel.get_pipe_bytes(fd);
