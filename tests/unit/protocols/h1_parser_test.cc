@@ -156,6 +156,28 @@ TEST_CASE("h1 fields: values are trimmed, lines that may be sent again are flagg
   }
 }
 
+TEST_CASE("h1 knows fields by their whole name, in any case, and by nothing else") {
+  const auto head = std::make_unique<Head>();
+  for (unsigned id = 1; id < static_cast<unsigned>(FieldId::kCount); ++id) {
+    const std::string name(field_name(static_cast<FieldId>(id)));
+    for (size_t at = 0; at <= name.size(); ++at) {
+      std::string other = name;   // at == size: the name as it is, in capitals
+      if (at < name.size()) other[at] = other[at] == 'q' ? 'z' : 'q';
+      else for (char& c : other) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+      // In front of other bytes, and as the last bytes that may be read.
+      const std::string bytes = other + ": a\r\n" + other + ":\r\n\r\n";
+      const std::unique_ptr<char[]> exact(new char[bytes.size()]);
+      std::memcpy(exact.get(), bytes.data(), bytes.size());
+      size_t scanned = 0;
+      INFO(other);
+      REQUIRE(parse_trailers(exact.get(), bytes.size(), scanned, {}, *head).state == Parse::done);
+      const auto want = at == name.size() ? static_cast<FieldId>(id) : field_id(other);
+      CHECK(static_cast<int>(head->fields[0].id) == static_cast<int>(want));
+      CHECK(static_cast<int>(head->fields[1].id) == static_cast<int>(want));
+    }
+  }
+}
+
 TEST_CASE("h1 field lines that are refused", "[H3][H5]") {
   const Refused rows[] = {
       {"blank before the colon", Kind::request, get("a : b\r\n"), What::bad_header_field, 26},
