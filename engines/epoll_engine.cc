@@ -362,7 +362,9 @@ void EpollEngine::start_relay(RelayOp& op) noexcept {
   // Both from the start: readiness of either side can come at any time while the relay runs.
   for (Socket* socket : {op.socket, op.to}) {
     const int error = socket->registered ? 0 : register_socket(*socket);
-    if (error != 0) return end(op, error);
+    if (error == 0) continue;
+    op.target_failed = socket == op.to;
+    return end(op, error);
   }
   step_relay(op);
 }

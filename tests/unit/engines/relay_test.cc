@@ -270,6 +270,33 @@ TEST_CASE("without pipes a relay says so before any byte moved") {
   CHECK_FALSE(s.relay.target_failed);
 }
 
+TEST_CASE("a relay whose socket cannot be registered says which one") {
+  SysProbe probe;
+  Scene s;
+  s.loop.tick(0ms);  // registers the wake descriptor
+  bool is_target = false;
+  SECTION("the source") {}
+  SECTION("the target") {
+    is_target = true;
+    struct R : RecvOp {
+    } recv;  // parks on the source, so that only the target is left to register
+    recv.socket = &s.from;
+    recv.want = 1;
+    recv.complete = [](Op&) noexcept {};
+    s.loop.submit(recv);
+    s.loop.tick(0ms);
+    s.loop.cancel(recv);
+    s.loop.tick(0ms);
+    REQUIRE(recv.result == -ECANCELED);
+  }
+  probe.fail("epoll_add", ENOSPC);
+  s.start(4);
+  REQUIRE(s.until([&] { return s.relay.idle(); }));
+  CHECK(s.relay.result == -ENOSPC);
+  CHECK(s.relay.target_failed == is_target);
+  CHECK(s.from.in_flight + s.to.in_flight == 0);
+}
+
 TEST_CASE("an unprivileged user's smaller pipe works") {
   SysProbe probe;
   SECTION("a quarter") {
