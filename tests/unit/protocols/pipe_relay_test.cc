@@ -271,3 +271,30 @@ TEST_CASE("the sink may leave while a relay runs; another goes on only if no byt
   CHECK(other.ended == 0);
   CHECK(rig.failures.size() == (moved ? 1u : 0u));
 }
+
+TEST_CASE("a source that read nothing during a relay hears its grant again afterwards", "[pipe][relay]") {
+  RelayRig rig;
+  rig.sink.may_relay = false;
+  rig.tick();
+  CHECK(rig.source.grants == 1);
+  SECTION("a claim that came to nothing") {
+    rig.sink.soon = true;
+    rig.pipe.touch();
+    rig.tick();
+    CHECK(rig.pipe.relaying());
+    rig.sink.soon = false;
+    rig.pipe.touch();
+    rig.tick();
+  }
+  SECTION("a relay that was refused") {
+    rig.sink.may_relay = true;
+    rig.engine->refuse = true;
+    rig.pipe.touch();
+    rig.tick();
+    rig.tick();
+    CHECK(rig.stats.relay_fallbacks.get() == 1);
+  }
+  CHECK_FALSE(rig.pipe.relaying());
+  CHECK(rig.source.grants == 2);
+  CHECK(rig.source.told == rig.pipe.granted());
+}

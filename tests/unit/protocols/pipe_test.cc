@@ -319,3 +319,34 @@ TEST_CASE("a failed audit counts and asks the owner to end the exchange (release
   pipe.close();
 }
 #endif
+
+namespace {
+
+// Has body bytes already (they came with the head), and gives them as soon as it may.
+struct ReadySource : TestStream {
+  explicit ReadySource(Rig& with) : rig(with) { live_source = false; }
+  void grant(uint64_t total) noexcept override {
+    TestStream::grant(total);
+    if (in->ended()) return;
+    in->deliver(rig.bytes("at once"));
+    in->end(nullptr);
+  }
+  Rig& rig;
+};
+
+}  // namespace
+
+TEST_CASE("a source may answer a grant with bytes: the same tick takes them on", "[pipe]") {
+  Rig rig;
+  ReadySource source(rig);
+  TestStream sink;
+  sink.live_sink = false;          // nothing is queued there: an audit before the next pump would see nobody at work
+  Pipe pipe;
+  source.in = &pipe;
+  pipe.open(rig.loop, rig, &source, &sink, kPlain, rig.stats);
+  rig.tick();
+  CHECK(sink.got == "at once");
+  CHECK(sink.ends == 1);
+  CHECK(rig.stats.audits_failed.get() == 0);
+  pipe.close();
+}
