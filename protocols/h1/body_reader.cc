@@ -8,8 +8,8 @@ namespace weir::h1 {
 namespace {
 
 constexpr unsigned kSizeDigitsMax = 16;
-constexpr uint32_t kExtensionMax = 4096;          // of one size line
-constexpr uint32_t kLineFree = 20;                // digits, CR LF and the data's CR LF: what an honest size line needs
+constexpr uint32_t kExtensionMax = 4096;  // of one size line
+constexpr uint32_t kLineFree = 20;        // digits, CR LF and the data's CR LF: what an honest size line needs
 constexpr uint64_t kOverheadFree = 16384;
 
 int hex_value(char c) noexcept {
@@ -83,9 +83,12 @@ bool BodyReader::line_byte(char c) noexcept {
         return true;
       }
       if (chunk_ == Chunk::size_first) return false;
-      if (c == '\r') chunk_ = Chunk::size_lf;
-      else if (c == ';') chunk_ = Chunk::extension;
-      else return false;
+      if (c == '\r')
+        chunk_ = Chunk::size_lf;
+      else if (c == ';')
+        chunk_ = Chunk::extension;
+      else
+        return false;
       return true;
     }
     case Chunk::extension:
@@ -94,16 +97,10 @@ bool BodyReader::line_byte(char c) noexcept {
         return true;
       }
       return is_char(c, kTextChar) && ++extension_bytes_ <= kExtensionMax;
-    case Chunk::size_lf:
-      return c == '\n' && end_of_line();
-    case Chunk::data_cr:
-      chunk_ = Chunk::data_lf;
-      return c == '\r';
-    case Chunk::data_lf:
-      chunk_ = Chunk::size_first;
-      return c == '\n';
-    case Chunk::data:
-      break;
+    case Chunk::size_lf: return c == '\n' && end_of_line();
+    case Chunk::data_cr: chunk_ = Chunk::data_lf; return c == '\r';
+    case Chunk::data_lf: chunk_ = Chunk::size_first; return c == '\n';
+    case Chunk::data: break;
   }
   return false;
 }

@@ -12,8 +12,10 @@ inline unsigned char lower(char c) noexcept {
 bool is_ipv6_text(std::string_view text) noexcept {
   size_t colons = 0;
   for (const char c : text) {
-    if (c == ':') ++colons;
-    else if (!is_char(c, kHexDigit) && c != '.') return false;
+    if (c == ':')
+      ++colons;
+    else if (!is_char(c, kHexDigit) && c != '.')
+      return false;
   }
   return colons >= 2 && text.size() <= 45;
 }

@@ -1,7 +1,7 @@
 // Character classes of RFC 9110 and RFC 9112 and the scans over them that every head goes through.
-// Callers: the h1 codec. A scan returns the first byte that ends it, or `end`; it reads [base, end) only, sixteen bytes at a time
-// where at least sixteen lie in that range (the last block overlaps bytes that were seen already), on x86-64 with SSE2, which is
-// part of that architecture; elsewhere byte by byte through the table.
+// Callers: the h1 codec. A scan returns the first byte that ends it, or `end`; it reads [base, end) only, sixteen bytes
+// at a time where at least sixteen lie in that range (the last block overlaps bytes that were seen already), on x86-64
+// with SSE2, which is part of that architecture; elsewhere byte by byte through the table.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@
 namespace weir::h1 {
 
 enum CharBit : uint8_t {
-  kTokenChar = 1,      // tchar
-  kTargetChar = 2,     // visible ASCII without '#': a request target
-  kTextChar = 4,       // HTAB, SP, VCHAR, obs-text: values, reason phrases, chunk extensions
-  kHostChar = 8,       // unreserved and sub-delims: a registered name
+  kTokenChar = 1,   // tchar
+  kTargetChar = 2,  // visible ASCII without '#': a request target
+  kTextChar = 4,    // HTAB, SP, VCHAR, obs-text: values, reason phrases, chunk extensions
+  kHostChar = 8,    // unreserved and sub-delims: a registered name
   kHexDigit = 16,
-  kPlainName = 32,     // letters, digits, '-' and '_': what nearly all field names are made of
-  kPlainHost = 64,     // letters, digits, '-' and '.'
+  kPlainName = 32,  // letters, digits, '-' and '_': what nearly all field names are made of
+  kPlainHost = 64,  // letters, digits, '-' and '.'
 };
 
 constexpr std::array<uint8_t, 256> build_chars() {
@@ -30,7 +30,9 @@ constexpr std::array<uint8_t, 256> build_chars() {
   for (unsigned c = 0; c < 256; ++c) {
     const bool alpha = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     const bool digit = c >= '0' && c <= '9';
-    const auto in = [c](std::string_view set) { return c != 0 && set.find(static_cast<char>(c)) != std::string_view::npos; };
+    const auto in = [c](std::string_view set) {
+      return c != 0 && set.find(static_cast<char>(c)) != std::string_view::npos;
+    };
     unsigned bits = 0;
     if (alpha || digit || in("!#$%&'*+-.^_`|~")) bits |= kTokenChar;
     if (c > 0x20 && c < 0x7f && c != '#') bits |= kTargetChar;
@@ -50,13 +52,13 @@ inline bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0
 inline bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept;  // ASCII letters
-bool is_token(std::string_view text) noexcept;                               // not empty
-// uri-host [":" port] of RFC 9110: a registered name, an IPv4 address or an IPv6 literal in brackets; not empty, no user
-// information, a port that is there has 1 to 5 digits and is at most 65535.
-// `base`: from where memory before `text` may be read (a field's name), which spares a byte-wise loop.
+bool is_token(std::string_view text) noexcept;                              // not empty
+// uri-host [":" port] of RFC 9110: a registered name, an IPv4 address or an IPv6 literal in brackets; not empty, no
+// user information, a port that is there has 1 to 5 digits and is at most 65535. `base`: from where memory before
+// `text` may be read (a field's name), which spares a byte-wise loop.
 bool is_host(std::string_view text, bool port_needed, const char* base) noexcept;
 inline bool is_host(std::string_view text) noexcept { return is_host(text, false, text.data()); }
-bool parse_decimal(std::string_view digits, uint64_t& out) noexcept;         // 1*DIGIT within 64 bits
+bool parse_decimal(std::string_view digits, uint64_t& out) noexcept;  // 1*DIGIT within 64 bits
 
 namespace detail {
 
@@ -65,7 +67,7 @@ inline __m128i load16(const char* from) noexcept { return _mm_loadu_si128(reinte
 inline __m128i splat(int c) noexcept { return _mm_set1_epi8(static_cast<char>(c)); }
 #endif
 
-struct ControlStop {   // stops at control bytes, HTAB excepted
+struct ControlStop {  // stops at control bytes, HTAB excepted
   static constexpr CharBit kPass = kTextChar;
 #if defined(__SSE2__)
   static unsigned stops(__m128i x) noexcept {
@@ -76,7 +78,7 @@ struct ControlStop {   // stops at control bytes, HTAB excepted
 #endif
 };
 
-struct TargetStop {    // stops at everything that cannot stand in a request target
+struct TargetStop {  // stops at everything that cannot stand in a request target
   static constexpr CharBit kPass = kTargetChar;
 #if defined(__SSE2__)
   static unsigned stops(__m128i x) noexcept {
@@ -87,12 +89,13 @@ struct TargetStop {    // stops at everything that cannot stand in a request tar
 #endif
 };
 
-struct NameStop {      // stops at everything but letters, digits, '-' and '_'
+struct NameStop {  // stops at everything but letters, digits, '-' and '_'
   static constexpr CharBit kPass = kPlainName;
 #if defined(__SSE2__)
   static unsigned stops(__m128i x) noexcept {
     // Moves the wanted range to the bottom of the signed range, so that one signed comparison decides.
-    const __m128i letter = _mm_cmplt_epi8(_mm_add_epi8(_mm_or_si128(x, splat(0x20)), splat(0x80 - 'a')), splat(-128 + 26));
+    const __m128i letter =
+        _mm_cmplt_epi8(_mm_add_epi8(_mm_or_si128(x, splat(0x20)), splat(0x80 - 'a')), splat(-128 + 26));
     const __m128i digit = _mm_cmplt_epi8(_mm_add_epi8(x, splat(0x80 - '0')), splat(-128 + 10));
     const __m128i dash = _mm_or_si128(_mm_cmpeq_epi8(x, splat('-')), _mm_cmpeq_epi8(x, splat('_')));
     return static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(letter, digit), dash))) ^ 0xffffu;
@@ -100,11 +103,12 @@ struct NameStop {      // stops at everything but letters, digits, '-' and '_'
 #endif
 };
 
-struct HostStop {      // stops at everything but letters, digits, '-' and '.': what nearly all host names are made of
+struct HostStop {  // stops at everything but letters, digits, '-' and '.': what nearly all host names are made of
   static constexpr CharBit kPass = kPlainHost;
 #if defined(__SSE2__)
   static unsigned stops(__m128i x) noexcept {
-    const __m128i letter = _mm_cmplt_epi8(_mm_add_epi8(_mm_or_si128(x, splat(0x20)), splat(0x80 - 'a')), splat(-128 + 26));
+    const __m128i letter =
+        _mm_cmplt_epi8(_mm_add_epi8(_mm_or_si128(x, splat(0x20)), splat(0x80 - 'a')), splat(-128 + 26));
     const __m128i digit = _mm_cmplt_epi8(_mm_add_epi8(x, splat(0x80 - '0')), splat(-128 + 10));
     const __m128i other = _mm_or_si128(_mm_cmpeq_epi8(x, splat('-')), _mm_cmpeq_epi8(x, splat('.')));
     return static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(letter, digit), other))) ^ 0xffffu;
@@ -139,7 +143,8 @@ inline const char* find_control(const char* base, const char* at, const char* en
 inline const char* find_target_end(const char* base, const char* at, const char* end) noexcept {
   return detail::scan<detail::TargetStop>(base, at, end);
 }
-// Letters, digits, '-' and '_' only, sixteen at a time; find_token_end goes on from there through the rarer token characters.
+// Letters, digits, '-' and '_' only, sixteen at a time; find_token_end goes on from there through the rarer token
+// characters.
 inline const char* find_plain_end(const char* base, const char* at, const char* end) noexcept {
   return detail::scan<detail::NameStop>(base, at, end);
 }

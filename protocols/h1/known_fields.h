@@ -1,6 +1,7 @@
-// field_id for a name that was just read out of an HTTP/1 head: the perfect hash of exchange/field_names.h, then one or two
-// comparisons of sixteen bytes. Internal to the h1 parser. `name` is a token, so or-ing 0x20 into its bytes folds letters to lower
-// case and makes no other token character look like a letter, a digit or '-' (which all known names consist of).
+// field_id for a name that was just read out of an HTTP/1 head: the perfect hash of exchange/field_names.h, then one or
+// two comparisons of sixteen bytes. Internal to the h1 parser. `name` is a token, so or-ing 0x20 into its bytes folds
+// letters to lower case and makes no other token character look like a letter, a digit or '-' (which all known names
+// consist of).
 #pragma once
 
 #include <algorithm>
@@ -12,10 +13,10 @@ namespace weir::h1 {
 
 #if defined(__SSE2__)
 struct KnownField {
-  alignas(16) char first[16] = {};   // the first sixteen bytes, and the last sixteen where there are more
+  alignas(16) char first[16] = {};  // the first sixteen bytes, and the last sixteen where there are more
   alignas(16) char last[16] = {};
   uint32_t size = 0;
-  uint32_t first_mask = 0;           // which of `first` count
+  uint32_t first_mask = 0;  // which of `first` count
 };
 
 constexpr std::array<KnownField, field_names::kNameCount> build_known_fields() {
@@ -40,7 +41,8 @@ static_assert(field_names::kTable.longest <= 32);
 
 // `end`: up to where memory may be read.
 [[gnu::always_inline]] inline FieldId known_field(const char* name, size_t size, const char* end) noexcept {
-  if (end - name < 16) [[unlikely]] return field_id({name, size});
+  if (end - name < 16) [[unlikely]]
+    return field_id({name, size});
   const uint8_t id = field_names::kTable.ids[field_names::hash_of(name, size)];
   const KnownField& known = kKnownFields[id];
   if (known.size != size || (~equal16(name, known.first) & known.first_mask) != 0) return FieldId::other;

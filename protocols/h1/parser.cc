@@ -7,21 +7,22 @@
 #include "protocols/h1/known_fields.h"
 #include "protocols/h1/semantics.h"
 
-// How a verdict stays independent of the cuts: a line is judged when its first control byte is there (its CR LF, if it is a good
-// line), never before; lines are judged in order; what concerns several lines is judged at the empty line. So the verdict is a
-// function of the bytes up to the byte that completes it. A call that finds no new control byte does nothing else; one that does
-// goes on with the first line not yet judged; only when the empty line is there are all lines read again, from the start.
+// How a verdict stays independent of the cuts: a line is judged when its first control byte is there (its CR LF, if it
+// is a good line), never before; lines are judged in order; what concerns several lines is judged at the empty line. So
+// the verdict is a function of the bytes up to the byte that completes it. A call that finds no new control byte does
+// nothing else; one that does goes on with the first line not yet judged; only when the empty line is there are all
+// lines read again, from the start.
 namespace weir::h1 {
 namespace {
 
 enum class Kind : uint8_t { request, response, trailers };
 enum class Line : uint8_t { read, blank, starved, bad };
 
-constexpr uint32_t kHeadBytesMax = (1u << 24) - 1;   // what a Cursor can hold
-constexpr uint32_t kLinePadMax = 31;                 // what Field::line_pad can hold
+constexpr uint32_t kHeadBytesMax = (1u << 24) - 1;  // what a Cursor can hold
+constexpr uint32_t kLinePadMax = 31;                // what Field::line_pad can hold
 
-// The caller's `scanned`, taken apart: the first line not yet judged, how many fields stand before it, and where the search for
-// its end goes on.
+// The caller's `scanned`, taken apart: the first line not yet judged, how many fields stand before it, and where the
+// search for its end goes on.
 struct Cursor {
   uint32_t line = 0;
   uint32_t search = 0;
@@ -38,7 +39,7 @@ static_assert(sizeof(size_t) == 8, "Cursor needs 64 bits");
 
 struct Input {
   const char* base;
-  const char* end;      // of what may be looked at: the head limit cuts it
+  const char* end;  // of what may be looked at: the head limit cuts it
 };
 
 // The offending byte and why, where a line was bad.
@@ -70,8 +71,10 @@ bool starved_at(const char* at, const char* end) noexcept { return at == end || 
     return head.method == Method::options;
   }
   size_t skip = 0;
-  if (target.size() > 7 && equal_ignoring_case(target.substr(0, 7), "http://")) skip = 7, head.scheme = "http";
-  else if (target.size() > 8 && equal_ignoring_case(target.substr(0, 8), "https://")) skip = 8, head.scheme = "https";
+  if (target.size() > 7 && equal_ignoring_case(target.substr(0, 7), "http://"))
+    skip = 7, head.scheme = "http";
+  else if (target.size() > 8 && equal_ignoring_case(target.substr(0, 8), "https://"))
+    skip = 8, head.scheme = "https";
   if (skip == 0) return false;
   target.remove_prefix(skip);
   // A query right behind the authority has no path before it that could be sent on without making one up: refused.
@@ -79,8 +82,10 @@ bool starved_at(const char* at, const char* end) noexcept { return at == end || 
   if (slash != std::string_view::npos && target[slash] == '?') return false;
   head.authority = target.substr(0, slash);
   head.absolute_form = true;
-  if (slash != std::string_view::npos) head.path = target.substr(slash);
-  else head.path = head.method == Method::options ? "*" : "/";
+  if (slash != std::string_view::npos)
+    head.path = target.substr(slash);
+  else
+    head.path = head.method == Method::options ? "*" : "/";
   return is_host(head.authority);
 }
 
@@ -89,14 +94,16 @@ bool starved_at(const char* at, const char* end) noexcept { return at == end || 
   const char* stop = find_control(in.base, at, in.end);
   if (starved_at(stop, in.end)) return Line::starved;
   bad = {What::bad_request_line, at};
-  if (!ends_line(stop, in.end)) bad.at = stop;
-  else if (*at == ' ' && stop - at > 5 && equal_ignoring_case({at + 1, 5}, "HTTP/")) bad = {What::bad_version, at + 1};
+  if (!ends_line(stop, in.end))
+    bad.at = stop;
+  else if (*at == ' ' && stop - at > 5 && equal_ignoring_case({at + 1, 5}, "HTTP/"))
+    bad = {What::bad_version, at + 1};
   return Line::bad;
 }
 
 Line request_line(const Input& in, const char*& at, Head& head, Bad& bad) noexcept {
   const char* p = at;
-  if (p != in.end && *p == '\r') {   // one empty line before it is passed over
+  if (p != in.end && *p == '\r') {  // one empty line before it is passed over
     if (p + 1 == in.end) return Line::starved;
     if (p[1] != '\n') return bad_line(in, p, What::bad_request_line, bad);
     p += 2;
@@ -112,7 +119,8 @@ Line request_line(const Input& in, const char*& at, Head& head, Bad& bad) noexce
   const char* target = p + 1;
   const char* stop = find_target_end(in.base, target, in.end);
   if (stop == target) return stop == in.end ? Line::starved : bad_line(in, stop, What::bad_request_line, bad);
-  if (in.end - stop < 11 || std::memcmp(stop, " HTTP/1.", 8) != 0 || !is_digit(stop[8]) || std::memcmp(stop + 9, "\r\n", 2) != 0)
+  if (in.end - stop < 11 || std::memcmp(stop, " HTTP/1.", 8) != 0 || !is_digit(stop[8]) ||
+      std::memcmp(stop + 9, "\r\n", 2) != 0)
     return bad_version_line(in, stop, bad);
   head.method_text = {method, static_cast<size_t>(p - method)};
   head.method = method_of(head.method_text);
@@ -132,8 +140,9 @@ Line status_line(const Input& in, const char*& at, Head& head, Bad& bad) noexcep
   const char* p = at;
   const char* stop = find_control(in.base, p, in.end);
   if (starved_at(stop, in.end)) return Line::starved;
-  const bool good = ends_line(stop, in.end) && stop - p >= 12 && std::memcmp(p, "HTTP/1.", 7) == 0 && is_digit(p[7]) && p[8] == ' ' &&
-                    p[9] >= '1' && p[9] <= '5' && is_digit(p[10]) && is_digit(p[11]) && (stop - p == 12 || p[12] == ' ');
+  const bool good = ends_line(stop, in.end) && stop - p >= 12 && std::memcmp(p, "HTTP/1.", 7) == 0 && is_digit(p[7]) &&
+                    p[8] == ' ' && p[9] >= '1' && p[9] <= '5' && is_digit(p[10]) && is_digit(p[11]) &&
+                    (stop - p == 12 || p[12] == ' ');
   if (!good) {
     bad = {What::bad_response, ends_line(stop, in.end) ? p : stop};
     return Line::bad;
@@ -161,7 +170,8 @@ inline bool above_blank(char c) noexcept { return static_cast<unsigned char>(c) 
   const char* const end = in.end;
   const char* colon = find_plain_end(in.base, name, end);
   if (colon != end && *colon != ':') colon = find_token_end(colon, end);
-  if (colon == end) [[unlikely]] return Line::starved;
+  if (colon == end) [[unlikely]]
+    return Line::starved;
   const auto name_size = static_cast<size_t>(colon - name);
   if (*colon != ':' || name_size - 1 >= UINT16_MAX) [[unlikely]] {
     if (!ends_line(name, end)) return bad_line(in, colon, What::bad_header_field, bad);
@@ -169,10 +179,13 @@ inline bool above_blank(char c) noexcept { return static_cast<unsigned char>(c) 
     return Line::blank;
   }
   const char* value = colon + 1;
-  if (end - value >= 2 && *value == ' ' && above_blank(value[1])) [[likely]] ++value;
-  else value = skip_blanks(value, end);
+  if (end - value >= 2 && *value == ' ' && above_blank(value[1])) [[likely]]
+    ++value;
+  else
+    value = skip_blanks(value, end);
   const char* const stop = find_control(in.base, value, end);
-  if (!ends_line(stop, end)) [[unlikely]] return bad_line(in, stop, What::bad_header_field, bad);
+  if (!ends_line(stop, end)) [[unlikely]]
+    return bad_line(in, stop, What::bad_header_field, bad);
   const char* const last = above_blank(stop[-1]) ? stop : trim_blanks(value, stop);
   const FieldId id = known_field(name, name_size, end);
   const bool hop = (field_bit(id) & kHopFields) != 0;
@@ -206,9 +219,12 @@ inline bool above_blank(char c) noexcept { return static_cast<unsigned char>(c) 
 
 template <Kind kind>
 Line start_line(const Input& in, const char*& at, Head& head, Bad& bad) noexcept {
-  if constexpr (kind == Kind::request) return request_line(in, at, head, bad);
-  else if constexpr (kind == Kind::response) return status_line(in, at, head, bad);
-  else return Line::read;
+  if constexpr (kind == Kind::request)
+    return request_line(in, at, head, bad);
+  else if constexpr (kind == Kind::response)
+    return status_line(in, at, head, bad);
+  else
+    return Line::read;
 }
 
 void clear_decisions(Head& head) noexcept {
@@ -279,7 +295,7 @@ template <Kind kind>
     seen.last[static_cast<unsigned>(field->id)] = static_cast<uint16_t>(field - head.fields.data());
     ++field;
   }
-  r.line = at;   // a line that was not read did not move it
+  r.line = at;  // a line that was not read did not move it
   r.fields = static_cast<uint32_t>(field - head.fields.data());
   seen.ids = ids;
   seen.repeated = repeated;
@@ -287,7 +303,8 @@ template <Kind kind>
 }
 
 template <Kind kind>
-ParseResult parse(const char* data, size_t size, size_t& scanned, const HeadLimits& limits, Method request, Head& head) noexcept {
+ParseResult parse(const char* data, size_t size, size_t& scanned, const HeadLimits& limits, Method request,
+                  Head& head) noexcept {
   const size_t head_max = std::min(limits.head_bytes, kHeadBytesMax);
   const uint32_t fields_max = std::min(limits.fields, kFieldsMax);
   const Input in{data, data + std::min(size, head_max)};
@@ -317,22 +334,25 @@ ParseResult parse(const char* data, size_t size, size_t& scanned, const HeadLimi
   if (size >= head_max) return refuse<kind>(in, r.start_read ? What::head_too_large : What::uri_too_long, in.end);
   // A CR at the very end is looked at again together with what follows it.
   const size_t search = size != 0 && data[size - 1] == '\r' ? size - 1 : size;
-  scanned = Cursor{static_cast<uint32_t>(r.line - data), static_cast<uint32_t>(search), static_cast<uint16_t>(r.fields)}.pack();
+  scanned = Cursor{static_cast<uint32_t>(r.line - data), static_cast<uint32_t>(search), static_cast<uint16_t>(r.fields)}
+                .pack();
   return {};
 }
 
 }  // namespace
 
-ParseResult parse_request_head(const char* data, size_t size, size_t& scanned, const HeadLimits& limits, Head& head) noexcept {
+ParseResult parse_request_head(const char* data, size_t size, size_t& scanned, const HeadLimits& limits,
+                               Head& head) noexcept {
   return parse<Kind::request>(data, size, scanned, limits, Method::get, head);
 }
 
-ParseResult parse_response_head(const char* data, size_t size, size_t& scanned, const HeadLimits& limits, Method request,
-                                Head& head) noexcept {
+ParseResult parse_response_head(const char* data, size_t size, size_t& scanned, const HeadLimits& limits,
+                                Method request, Head& head) noexcept {
   return parse<Kind::response>(data, size, scanned, limits, request, head);
 }
 
-ParseResult parse_trailers(const char* data, size_t size, size_t& scanned, const HeadLimits& limits, Head& trailers) noexcept {
+ParseResult parse_trailers(const char* data, size_t size, size_t& scanned, const HeadLimits& limits,
+                           Head& trailers) noexcept {
   return parse<Kind::trailers>(data, size, scanned, limits, Method::get, trailers);
 }
 

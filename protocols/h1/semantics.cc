@@ -5,26 +5,41 @@
 namespace weir::h1 {
 namespace {
 
-// A peer's Connection field cannot take these out: they carry framing and routing, or what a proxy in front of us vouches for
-// (RFC 9110 section 7.6.1 forbids naming fields that are meant for all recipients).
-constexpr uint64_t kProtectedFields =
-    field_bit(FieldId::host) | field_bit(FieldId::content_length) | field_bit(FieldId::x_forwarded_for) |
-    field_bit(FieldId::x_forwarded_proto) | field_bit(FieldId::x_forwarded_host) | field_bit(FieldId::forwarded) |
-    field_bit(FieldId::via) | field_bit(FieldId::x_request_id) | field_bit(FieldId::early_data) | field_bit(FieldId::proxy_status);
+// A peer's Connection field cannot take these out: they carry framing and routing, or what a proxy in front of us
+// vouches for (RFC 9110 section 7.6.1 forbids naming fields that are meant for all recipients).
+constexpr uint64_t kProtectedFields = field_bit(FieldId::host) | field_bit(FieldId::content_length) |
+                                      field_bit(FieldId::x_forwarded_for) | field_bit(FieldId::x_forwarded_proto) |
+                                      field_bit(FieldId::x_forwarded_host) | field_bit(FieldId::forwarded) |
+                                      field_bit(FieldId::via) | field_bit(FieldId::x_request_id) |
+                                      field_bit(FieldId::early_data) | field_bit(FieldId::proxy_status);
 
 // More options than any peer needs; each may cost a walk over all fields.
 constexpr unsigned kConnectionOptionsMax = 64;
 
-// Of the fields we know, those that may stand in a trailer section; and by name, some that we have no id for and may not.
-constexpr uint64_t kTrailerFields = field_bit(FieldId::other) | field_bit(FieldId::etag) | field_bit(FieldId::proxy_status);
-constexpr std::string_view kNoTrailers[] = {"max-forwards", "www-authenticate", "age",      "expires",  "retry-after",
-                                            "if-match",     "if-none-match",    "if-range", "if-modified-since",
-                                            "if-unmodified-since", "pragma", "warning", "authentication-info",
-                                            "proxy-authentication-info", "content-disposition"};
+// Of the fields we know, those that may stand in a trailer section; and by name, some that we have no id for and may
+// not.
+constexpr uint64_t kTrailerFields =
+    field_bit(FieldId::other) | field_bit(FieldId::etag) | field_bit(FieldId::proxy_status);
+constexpr std::string_view kNoTrailers[] = {"max-forwards",
+                                            "www-authenticate",
+                                            "age",
+                                            "expires",
+                                            "retry-after",
+                                            "if-match",
+                                            "if-none-match",
+                                            "if-range",
+                                            "if-modified-since",
+                                            "if-unmodified-since",
+                                            "pragma",
+                                            "warning",
+                                            "authentication-info",
+                                            "proxy-authentication-info",
+                                            "content-disposition"};
 
 Verdict fault(What what, const char* at) noexcept { return Verdict{what, at}; }
 
-// Takes the next element off a comma-separated list, blanks around it removed; it may be empty (RFC 9110 section 5.6.1).
+// Takes the next element off a comma-separated list, blanks around it removed; it may be empty (RFC 9110
+// section 5.6.1).
 std::string_view next_element(std::string_view& list) noexcept {
   const size_t comma = list.find(',');
   std::string_view element = list.substr(0, comma);
@@ -52,7 +67,8 @@ void mark_named(Head& head, const Seen& seen, std::string_view name) noexcept {
   }
 }
 
-// One Connection field. Nearly all of them are one of two words. false: it holds something that is no token, or too many options.
+// One Connection field. Nearly all of them are one of two words. false: it holds something that is no token, or too
+// many options.
 bool read_options(Head& head, const Seen& seen, std::string_view list, Options& options) noexcept {
   if (list == "keep-alive") {
     options.keep_alive = true;
@@ -81,7 +97,8 @@ bool read_options(Head& head, const Seen& seen, std::string_view list, Options& 
 Verdict decide_keep_alive(Head& head, const Seen& seen, What what) noexcept {
   Options options;
   if (seen.has(FieldId::connection)) {
-    for (uint16_t i = seen.twice(FieldId::connection) ? 0 : seen.where(FieldId::connection); i < head.field_count; ++i) {
+    for (uint16_t i = seen.twice(FieldId::connection) ? 0 : seen.where(FieldId::connection); i < head.field_count;
+         ++i) {
       const Field& field = head.fields[i];
       if (field.id != FieldId::connection) continue;
       if (!read_options(head, seen, field.value_view(), options)) return fault(what, field.name);
@@ -93,16 +110,14 @@ Verdict decide_keep_alive(Head& head, const Seen& seen, What what) noexcept {
 }
 
 Verdict decide_host(Head& head, const Seen& seen) noexcept {
-  if (!seen.has(FieldId::host)) {
-    return head.version == Version::http10 ? Verdict() : fault(What::bad_host, nullptr);
-  }
+  if (!seen.has(FieldId::host)) { return head.version == Version::http10 ? Verdict() : fault(What::bad_host, nullptr); }
   const Field& host = head.fields[seen.where(FieldId::host)];
   if (seen.twice(FieldId::host)) return fault(What::bad_host, host.name);
   if (!is_host(host.value_view(), false, host.name)) return fault(What::bad_host, host.value);
   if (head.authority.empty()) {
     head.authority = host.value_view();
   } else if (!equal_ignoring_case(head.authority, host.value_view())) {
-    return fault(What::bad_host, host.value);   // the target names one host, Host another
+    return fault(What::bad_host, host.value);  // the target names one host, Host another
   }
   return Verdict();
 }
@@ -129,7 +144,8 @@ Verdict decide_request_body(Head& head, const Seen& seen) noexcept {
   return Verdict();
 }
 
-// Repeated content-length fields of one value are one field (RFC 9112 section 6.3 lets a recipient do that); the others go.
+// Repeated content-length fields of one value are one field (RFC 9112 section 6.3 lets a recipient do that); the others
+// go.
 Verdict read_response_length(Head& head, const Seen& seen) noexcept {
   const Field* first = nullptr;
   for (Field& field : head) {
@@ -178,12 +194,12 @@ Verdict decide_expectation(Head& head, const Seen& seen) noexcept {
   const bool applies = head.version != Version::http10 && head.body != BodyKind::none;
   for (Field& field : head) {
     if (field.id != FieldId::expect) continue;
-    if (head.version == Version::http10) {   // RFC 9110 section 10.1.1: ignored there
+    if (head.version == Version::http10) {  // RFC 9110 section 10.1.1: ignored there
       field.hop = true;
       continue;
     }
     if (!equal_ignoring_case(field.value_view(), "100-continue")) return fault(What::expectation_failed, field.value);
-    if (!applies) field.hop = true;          // nothing to continue with
+    if (!applies) field.hop = true;  // nothing to continue with
     head.expect_continue = applies;
     if (!seen.twice(FieldId::expect)) break;
   }

@@ -17,9 +17,9 @@ constexpr std::string_view kClose = "connection: close\r\n";
 constexpr std::string_view kKeepAlive = "connection: keep-alive\r\n";
 constexpr size_t kDecimalMax = 20;
 constexpr size_t kHexMax = 16;
-constexpr uint32_t kSmallChunk = kSlabBytes / 4;   // below this a chunk's data is copied next to its framing
+constexpr uint32_t kSmallChunk = kSlabBytes / 4;  // below this a chunk's data is copied next to its framing
 
-constexpr uint32_t kTailMin = 64;                  // less room than this behind a chain's end is not tried
+constexpr uint32_t kTailMin = 64;  // less room than this behind a chain's end is not tried
 
 // Written anew for each hop; `host` comes first, from the authority.
 constexpr uint64_t kRewritten =
@@ -65,7 +65,9 @@ struct Spill {
 };
 
 template <class Sink>
-[[gnu::always_inline]] inline void put(Sink& sink, std::string_view text) noexcept { sink.put(text.data(), text.size()); }
+[[gnu::always_inline]] inline void put(Sink& sink, std::string_view text) noexcept {
+  sink.put(text.data(), text.size());
+}
 
 // Room for `count` bytes: behind the chain's last slice if they fit there, else a new slab. Empty at the pool's limit.
 Slice reserve(const Chain& out, SlabPool& pool, size_t count) noexcept {
@@ -89,7 +91,7 @@ bool forwarded(const Field& field, uint64_t rewritten) noexcept {
 
 template <class Sink>
 void put_fields(Sink& sink, const Head& head, uint64_t rewritten) noexcept {
-  const char* from = nullptr;   // the run of raw lines not yet copied
+  const char* from = nullptr;  // the run of raw lines not yet copied
   const char* to = nullptr;
   for (const Field& field : head) {
     if (!forwarded(field, rewritten)) continue;
@@ -133,8 +135,10 @@ void put_framing(Sink& sink, const Framing& framing) noexcept {
     put(sink, kLength);
     sink.put(text, digits + 2);
   }
-  if (framing.close) put(sink, kClose);
-  else if (framing.keep_alive) put(sink, kKeepAlive);
+  if (framing.close)
+    put(sink, kClose);
+  else if (framing.keep_alive)
+    put(sink, kKeepAlive);
   put(sink, kCrlf);
 }
 
@@ -212,7 +216,7 @@ bool write_response_head(Chain& out, SlabPool& pool, const Head& head, const Fra
 }
 
 bool write_chunk(Chain& out, SlabPool& pool, Chain&& data) noexcept {
-  if (data.empty()) return true;   // a chunk of size 0 would end the body
+  if (data.empty()) return true;  // a chunk of size 0 would end the body
   char line[kHexMax + 4];
   size_t size = put_hex(line, data.bytes());
   std::memcpy(line + size, "\r\n\r\n", 4);

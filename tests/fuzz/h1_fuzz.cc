@@ -1,7 +1,8 @@
-// libFuzzer target for the HTTP/1 codec. Input: two bytes that choose the kind of head, the limits and the cuts, then the bytes of
-// a connection: a head and what follows it. It stops the process where the codec breaks a promise: another verdict when the bytes
-// come in pieces, a view outside the head, a head that our own parser refuses after our writer wrote it, a body that depends on
-// how it was cut. Memory errors are the sanitizers' to find: every buffer has exactly the size that the codec is told.
+// libFuzzer target for the HTTP/1 codec. Input: two bytes that choose the kind of head, the limits and the cuts, then
+// the bytes of a connection: a head and what follows it. It stops the process where the codec breaks a promise: another
+// verdict when the bytes come in pieces, a view outside the head, a head that our own parser refuses after our writer
+// wrote it, a body that depends on how it was cut. Memory errors are the sanitizers' to find: every buffer has exactly
+// the size that the codec is told.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -36,8 +37,10 @@ ParseResult parse(Kind kind, const Buffer& bytes, size_t& scanned, const HeadLim
   switch (kind) {
     case Kind::request: return parse_request_head(bytes.data.get(), bytes.size, scanned, limits, head);
     case Kind::response: return parse_response_head(bytes.data.get(), bytes.size, scanned, limits, Method::get, head);
-    case Kind::head_response: return parse_response_head(bytes.data.get(), bytes.size, scanned, limits, Method::head, head);
-    case Kind::connect_response: return parse_response_head(bytes.data.get(), bytes.size, scanned, limits, Method::connect, head);
+    case Kind::head_response:
+      return parse_response_head(bytes.data.get(), bytes.size, scanned, limits, Method::head, head);
+    case Kind::connect_response:
+      return parse_response_head(bytes.data.get(), bytes.size, scanned, limits, Method::connect, head);
     case Kind::trailers: return parse_trailers(bytes.data.get(), bytes.size, scanned, limits, head);
   }
   return {};
@@ -87,7 +90,8 @@ void check_round_trip(const Head& head) {
   const Buffer written(text(out));
   const auto again = std::make_unique<Head>();
   size_t scanned = 0;
-  const ParseResult result = parse(Kind::request, written, scanned, {.head_bytes = 1u << 20, .fields = kFieldsMax}, *again);
+  const ParseResult result =
+      parse(Kind::request, written, scanned, {.head_bytes = 1u << 20, .fields = kFieldsMax}, *again);
   if (head.field_count + 2 > static_cast<int>(kFieldsMax)) return;
   promise(result.state == Parse::done && result.consumed == written.size);
   promise(again->method == head.method && again->authority == head.authority && again->path == head.path);
@@ -150,6 +154,7 @@ void run(Kind kind, const HeadLimits& limits, Cuts cuts, std::string_view input)
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const HeadLimits limits = (data[0] & 0x80) != 0 ? HeadLimits{.head_bytes = 96, .fields = 4} : HeadLimits{};
-  run(static_cast<Kind>((data[0] & 0x7f) % 5), limits, Cuts{data[1]}, {reinterpret_cast<const char*>(data) + 2, size - 2});
+  run(static_cast<Kind>((data[0] & 0x7f) % 5), limits, Cuts{data[1]},
+      {reinterpret_cast<const char*>(data) + 2, size - 2});
   return 0;
 }

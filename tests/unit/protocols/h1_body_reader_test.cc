@@ -1,9 +1,11 @@
-// HTTP/1 bodies: every case with the input cut into slices at every point, and delivered whole or byte by byte, under every grant.
-#include <catch2/catch_test_macros.hpp>
+// HTTP/1 bodies: every case with the input cut into slices at every point, and delivered whole or byte by byte, under
+// every grant.
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <catch2/catch_test_macros.hpp>
 
 #include "protocols/h1/body_reader.h"
 
@@ -24,7 +26,7 @@ void push(Chain& chain, std::string_view bytes) {
   REQUIRE(slab != nullptr);
   REQUIRE(bytes.size() <= kSlabBytes);
   std::memcpy(slab->data, bytes.data(), bytes.size());
-  slab->used = kSlabBytes;   // nobody extends it: each piece stays a slice of its own
+  slab->used = kSlabBytes;  // nobody extends it: each piece stays a slice of its own
   chain.append(Slice(slab, 0, static_cast<uint32_t>(bytes.size())));
 }
 
@@ -40,7 +42,8 @@ struct Read {
   std::string left;
 };
 
-// Gives `pieces` one after another; between two of them the reader is called until it moves no more, each call with `max`.
+// Gives `pieces` one after another; between two of them the reader is called until it moves no more, each call with
+// `max`.
 Read run(BodyKind kind, uint64_t length, const std::vector<std::string_view>& pieces, uint64_t max, bool at_once) {
   BodyReader reader;
   reader.begin(kind, length);
@@ -76,7 +79,8 @@ Read replay(BodyKind kind, uint64_t length, std::string_view bytes) {
   };
   for (const uint64_t max : {UINT64_MAX, uint64_t{1}, uint64_t{3}}) {
     for (const bool at_once : {true, false}) {
-      for (size_t cut = 0; cut <= bytes.size(); ++cut) same(run(kind, length, {bytes.substr(0, cut), bytes.substr(cut)}, max, at_once));
+      for (size_t cut = 0; cut <= bytes.size(); ++cut)
+        same(run(kind, length, {bytes.substr(0, cut), bytes.substr(cut)}, max, at_once));
       std::vector<std::string_view> singles;
       for (size_t i = 0; i < bytes.size(); ++i) singles.push_back(bytes.substr(i, 1));
       same(run(kind, length, singles, max, at_once));
@@ -154,12 +158,37 @@ TEST_CASE("h1 chunked bodies", "[H3]") {
 }
 
 TEST_CASE("h1 chunk framing that is refused", "[H3]") {
-  const std::string_view rows[] = {
-      "\r\n", "\n", "5\nhello", "5\r\r\nhello", "5\rhello", " 5\r\nhello", "5 \r\nhello", "5 ;a\r\nhello", "5\t\r\nhello", "+5\r\nhello",
-      "-5\r\nhello", "0x5\r\nhello", "5h\r\nhello", "g\r\nhello", ";a\r\nhello", "5,5\r\nhello", "00000000000000005\r\nhello",
-      "10000000000000005\r\nhello", "5;a\nhello", "5;a\rb\r\nhello", "5;a\x01\r\nhello", "5;a\x7f\r\nhello",
-      "5\r\nhello0\r\n\r\n", "5\r\nhello\n0\r\n\r\n", "5\r\nhello\rX", "5\r\nhello\r\r\n", "5\r\nhello!\r\n", "5\r\nhello\r\n\r\n0\r\n",
-      "0\n\n", "0\r\r", std::string_view("5;\0\r\nhello", 10)};
+  const std::string_view rows[] = {"\r\n",
+                                   "\n",
+                                   "5\nhello",
+                                   "5\r\r\nhello",
+                                   "5\rhello",
+                                   " 5\r\nhello",
+                                   "5 \r\nhello",
+                                   "5 ;a\r\nhello",
+                                   "5\t\r\nhello",
+                                   "+5\r\nhello",
+                                   "-5\r\nhello",
+                                   "0x5\r\nhello",
+                                   "5h\r\nhello",
+                                   "g\r\nhello",
+                                   ";a\r\nhello",
+                                   "5,5\r\nhello",
+                                   "00000000000000005\r\nhello",
+                                   "10000000000000005\r\nhello",
+                                   "5;a\nhello",
+                                   "5;a\rb\r\nhello",
+                                   "5;a\x01\r\nhello",
+                                   "5;a\x7f\r\nhello",
+                                   "5\r\nhello0\r\n\r\n",
+                                   "5\r\nhello\n0\r\n\r\n",
+                                   "5\r\nhello\rX",
+                                   "5\r\nhello\r\r\n",
+                                   "5\r\nhello!\r\n",
+                                   "5\r\nhello\r\n\r\n0\r\n",
+                                   "0\n\n",
+                                   "0\r\r",
+                                   std::string_view("5;\0\r\nhello", 10)};
   for (const std::string_view bytes : rows) {
     INFO(bytes);
     const Read read = replay(BodyKind::chunked, 0, bytes);
@@ -173,7 +202,8 @@ TEST_CASE("h1 chunk framing may not outweigh the body", "[H3]") {
   std::string honest;
   for (int i = 0; i < 3000; ++i) honest += "1\r\nx\r\n";
   CHECK(run(BodyKind::chunked, 0, {honest.substr(0, 16000)}, UINT64_MAX, true).state == State::more);
-  Read read = run(BodyKind::chunked, 0, {std::string_view(honest).substr(0, 9000), std::string_view(honest).substr(9000)}, 7, false);
+  Read read = run(BodyKind::chunked, 0,
+                  {std::string_view(honest).substr(0, 9000), std::string_view(honest).substr(9000)}, 7, false);
   CHECK(read.body.size() == 3000);
   CHECK(read.state == State::more);
   // 4096 bytes of extension are a line too long by one.
@@ -186,7 +216,9 @@ TEST_CASE("h1 chunk framing may not outweigh the body", "[H3]") {
   // A stream of long extensions is refused once it has spent its 16 KiB.
   std::string wasteful;
   for (int i = 0; i < 5; ++i) wasteful += longest;
-  read = run(BodyKind::chunked, 0, {std::string_view(wasteful).substr(0, 12000), std::string_view(wasteful).substr(12000)}, UINT64_MAX, false);
+  read =
+      run(BodyKind::chunked, 0, {std::string_view(wasteful).substr(0, 12000), std::string_view(wasteful).substr(12000)},
+          UINT64_MAX, false);
   CHECK(read.state == State::bad);
   CHECK(read.body == "xxxx");
 }

@@ -1,4 +1,5 @@
-// HTTP/1 heads: what is accepted, as what, and what is refused, why and at which byte; each case at every cut (h1_replay.h).
+// HTTP/1 heads: what is accepted, as what, and what is refused, why and at which byte; each case at every cut
+// (h1_replay.h).
 #include <random>
 
 #include "protocols/h1/parser.h"
@@ -15,7 +16,7 @@ struct Refused {
   Kind kind;
   std::string bytes;
   What what;
-  int at = -1;      // -1: not looked at
+  int at = -1;  // -1: not looked at
 };
 
 void check(const Refused& row) {
@@ -32,7 +33,8 @@ std::string ok(std::string_view fields) { return "HTTP/1.1 200 OK\r\n" + std::st
 
 // A head that stays readable: its bytes live as long as it does.
 struct Parsed {
-  explicit Parsed(std::string bytes, Kind kind = Kind::request) : text(std::move(bytes)), head(std::make_unique<Head>()) {
+  explicit Parsed(std::string bytes, Kind kind = Kind::request)
+      : text(std::move(bytes)), head(std::make_unique<Head>()) {
     const Outcome outcome = replay(kind, text);
     size_t scanned = 0;
     result = parse_once(kind, text.data(), text.size(), scanned, {}, *head);
@@ -133,8 +135,9 @@ TEST_CASE("h1 request lines that are refused", "[H2][H3]") {
 }
 
 TEST_CASE("h1 fields: values are trimmed, lines that may be sent again are flagged") {
-  const Parsed p(get("a: b\r\nc:d\r\ne:\t f \t\r\ng:\r\nh:   \r\n!#$%&'*+-.^_`|~9: \"x\"\r\nobs: \xe9\xff\r\ntab: a\tb\r\n"
-                     "pad31:x                               \r\npad32:x                                \r\n"));
+  const Parsed p(
+      get("a: b\r\nc:d\r\ne:\t f \t\r\ng:\r\nh:   \r\n!#$%&'*+-.^_`|~9: \"x\"\r\nobs: \xe9\xff\r\ntab: a\tb\r\n"
+          "pad31:x                               \r\npad32:x                                \r\n"));
   CHECK(p.field("a").value_view() == "b");
   CHECK(p.field("c").value_view() == "d");
   CHECK(p.field("e").value_view() == "f");
@@ -161,9 +164,11 @@ TEST_CASE("h1 knows fields by their whole name, in any case, and by nothing else
   for (unsigned id = 1; id < static_cast<unsigned>(FieldId::kCount); ++id) {
     const std::string name(field_name(static_cast<FieldId>(id)));
     for (size_t at = 0; at <= name.size(); ++at) {
-      std::string other = name;   // at == size: the name as it is, in capitals
-      if (at < name.size()) other[at] = other[at] == 'q' ? 'z' : 'q';
-      else for (char& c : other) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+      std::string other = name;  // at == size: the name as it is, in capitals
+      if (at < name.size())
+        other[at] = other[at] == 'q' ? 'z' : 'q';
+      else
+        for (char& c : other) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
       // In front of other bytes, and as the last bytes that may be read.
       const std::string bytes = other + ": a\r\n" + other + ":\r\n\r\n";
       const std::unique_ptr<char[]> exact(new char[bytes.size()]);
@@ -199,21 +204,25 @@ TEST_CASE("h1 field lines that are refused", "[H3][H5]") {
       {"bare LF ends the head", Kind::request, "GET / HTTP/1.1\r\nHost: a\r\n\n", What::bad_header_field, 25},
       {"bare CR ends the head", Kind::request, "GET / HTTP/1.1\r\nHost: a\r\n\rX", What::bad_header_field, 25},
       {"first error counts", Kind::request, get("a : b\r\nb: \x01\r\n"), What::bad_header_field, 26},
-      {"control byte in a long value", Kind::request, get("a: " + std::string(100, 'x') + "\x02yyy\r\n"), What::bad_header_field, 128},
+      {"control byte in a long value", Kind::request, get("a: " + std::string(100, 'x') + "\x02yyy\r\n"),
+       What::bad_header_field, 128},
   };
   for (const Refused& row : rows) check(row);
 }
 
 TEST_CASE("h1 Host", "[H3]") {
-  const char* good[] = {"a", "a.b-c_d~e", "127.0.0.1:80", "[::1]", "[2001:db8::1]:8443", "a:0", "a:65535", "%41b", "a!$&'()*+,;="};
+  const char* good[] = {"a",   "a.b-c_d~e", "127.0.0.1:80", "[::1]",       "[2001:db8::1]:8443",
+                        "a:0", "a:65535",   "%41b",         "a!$&'()*+,;="};
   for (const char* host : good) {
     INFO(host);
     CHECK(Parsed("GET / HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n").head->authority == host);
   }
   CHECK(Parsed("GET / HTTP/1.0\r\n\r\n").head->authority.empty());
-  const char* bad[] = {"", " ", "a b", "a/b", "a?b", "a@b", "a:", "a:b", "a:65536", "a:123456", "a:-1", "a:80:80", ":80", "[::1", "[]",
-                       "[::g]", "::1", "[::1]x", "a%", "a%4", "a%zz", "a\\b", "a\"b", "a<b", "\xc3\xa9", "a\tb", "[a]", "a[::1]"};
-  for (const char* host : bad) check({host, Kind::request, "GET / HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n", What::bad_host});
+  const char* bad[] = {"",     " ",       "a b",  "a/b",  "a?b",      "a@b",   "a:",  "a:b",    "a:65536", "a:123456",
+                       "a:-1", "a:80:80", ":80",  "[::1", "[]",       "[::g]", "::1", "[::1]x", "a%",      "a%4",
+                       "a%zz", "a\\b",    "a\"b", "a<b",  "\xc3\xa9", "a\tb",  "[a]", "a[::1]"};
+  for (const char* host : bad)
+    check({host, Kind::request, "GET / HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n", What::bad_host});
   check({"missing", Kind::request, "GET / HTTP/1.1\r\nA: b\r\n\r\n", What::bad_host, 0});
   check({"repeated", Kind::request, get("Host: a\r\n"), What::bad_host, 25});
   check({"repeated on 1.0", Kind::request, "GET / HTTP/1.0\r\nHost: a\r\nhost: a\r\n\r\n", What::bad_host});
@@ -235,16 +244,35 @@ TEST_CASE("h1 request framing", "[H3]") {
   CHECK_FALSE(chunked.head->has_length);
   CHECK(chunked.field("Transfer-Encoding").hop);
 
-  const char* bad[] = {
-      "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
-      "Content-Length: 5\r\nContent-Length: 5\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n", "Content-Length: 5, 5\r\n",
-      "Content-Length: +5\r\n", "Content-Length: -5\r\n", "Content-Length:\r\n", "Content-Length: \r\n", "Content-Length: 5 5\r\n",
-      "Content-Length: 0x5\r\n", "Content-Length: 5a\r\n", "Content-Length: 5.0\r\n", "Content-Length: \"5\"\r\n",
-      "Content-Length: 18446744073709551616\r\n", "Content-Length: 99999999999999999999999\r\n", "Content-Length: 5,\r\n",
-      "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
-      "Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding: chunked, gzip\r\n", "Transfer-Encoding: chunked, chunked\r\n",
-      "Transfer-Encoding: identity\r\n", "Transfer-Encoding:\r\n", "Transfer-Encoding: chunked;x=y\r\n", "Transfer-Encoding: xchunked\r\n",
-      "Transfer-Encoding: \"chunked\"\r\n", "Transfer-Encoding: ,chunked\r\n", "Transfer-Encoding: chunked\xff\r\n"};
+  const char* bad[] = {"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+                       "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+                       "Content-Length: 5\r\nContent-Length: 5\r\n",
+                       "Content-Length: 5\r\nContent-Length: 6\r\n",
+                       "Content-Length: 5, 5\r\n",
+                       "Content-Length: +5\r\n",
+                       "Content-Length: -5\r\n",
+                       "Content-Length:\r\n",
+                       "Content-Length: \r\n",
+                       "Content-Length: 5 5\r\n",
+                       "Content-Length: 0x5\r\n",
+                       "Content-Length: 5a\r\n",
+                       "Content-Length: 5.0\r\n",
+                       "Content-Length: \"5\"\r\n",
+                       "Content-Length: 18446744073709551616\r\n",
+                       "Content-Length: 99999999999999999999999\r\n",
+                       "Content-Length: 5,\r\n",
+                       "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+                       "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+                       "Transfer-Encoding: gzip, chunked\r\n",
+                       "Transfer-Encoding: chunked, gzip\r\n",
+                       "Transfer-Encoding: chunked, chunked\r\n",
+                       "Transfer-Encoding: identity\r\n",
+                       "Transfer-Encoding:\r\n",
+                       "Transfer-Encoding: chunked;x=y\r\n",
+                       "Transfer-Encoding: xchunked\r\n",
+                       "Transfer-Encoding: \"chunked\"\r\n",
+                       "Transfer-Encoding: ,chunked\r\n",
+                       "Transfer-Encoding: chunked\xff\r\n"};
   for (const char* fields : bad) check({fields, Kind::request, post(fields), What::bad_framing});
   check({"chunked on 1.0", Kind::request, "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", What::bad_framing});
   // Look-alikes are fields like any other, never framing: nothing is decided by them.
@@ -261,8 +289,10 @@ TEST_CASE("h1 connection options", "[H5]") {
   CHECK(Parsed("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").head->keep_alive);
   CHECK_FALSE(Parsed("GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n").head->keep_alive);
 
-  const Parsed p(get("X-One: 1\r\nConnection: x-ONE, Cookie , upgrade\r\nx-one: 2\r\nCookie: c\r\nUpgrade: h2c\r\nKeep-Alive: 5\r\n"
-                     "Proxy-Connection: x\r\nTE: gzip;q=0.5 , Trailers\r\nHTTP2-Settings: x\r\nX-Two: 2\r\nProxy-Authorization: p\r\n"));
+  const Parsed p(get(
+      "X-One: 1\r\nConnection: x-ONE, Cookie , upgrade\r\nx-one: 2\r\nCookie: c\r\nUpgrade: h2c\r\nKeep-Alive: 5\r\n"
+      "Proxy-Connection: x\r\nTE: gzip;q=0.5 , Trailers\r\nHTTP2-Settings: x\r\nX-Two: 2\r\nProxy-Authorization: "
+      "p\r\n"));
   for (const char* name : {"X-One", "x-one", "Connection", "Cookie", "Upgrade", "Keep-Alive", "Proxy-Connection", "TE",
                            "HTTP2-Settings", "Proxy-Authorization"}) {
     INFO(name);
@@ -273,7 +303,9 @@ TEST_CASE("h1 connection options", "[H5]") {
   CHECK_FALSE(Parsed(get("TE: gzip\r\n")).head->te_trailers);
 
   // Naming what routes or frames, or what a proxy before us vouches for, takes nothing out.
-  const Parsed kept(post("Connection: host, content-length, x-forwarded-for, via\r\nContent-Length: 5\r\nX-Forwarded-For: 1\r\nVia: v\r\n"));
+  const Parsed kept(
+      post("Connection: host, content-length, x-forwarded-for, via\r\nContent-Length: 5\r\nX-Forwarded-For: 1\r\nVia: "
+           "v\r\n"));
   CHECK(kept.head->authority == "a");
   CHECK(kept.head->content_length == 5);
   for (const char* name : {"Host", "Content-Length", "X-Forwarded-For", "Via"}) CHECK_FALSE(kept.field(name).hop);
@@ -295,7 +327,8 @@ TEST_CASE("h1 expectations", "[H9]") {
   CHECK_FALSE(old.head->expect_continue);
   CHECK_FALSE(old.field("Expect").forwarded());
   check({"other", Kind::request, post("Expect: tea\r\n"), What::expectation_failed});
-  check({"one of two", Kind::request, post("Expect: 100-continue\r\nExpect: tea\r\nContent-Length: 1\r\n"), What::expectation_failed});
+  check({"one of two", Kind::request, post("Expect: 100-continue\r\nExpect: tea\r\nContent-Length: 1\r\n"),
+         What::expectation_failed});
 }
 
 TEST_CASE("h1 responses", "[H9]") {
@@ -306,7 +339,8 @@ TEST_CASE("h1 responses", "[H9]") {
   CHECK(p.head->keep_alive);
   CHECK(Parsed("HTTP/1.1 404\r\nContent-Length: 0\r\n\r\n", Kind::response).head->reason.empty());
   CHECK(Parsed("HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n", Kind::response).head->reason.empty());
-  CHECK(Parsed("HTTP/1.1 404 not \xe9\tfound\r\nContent-Length: 0\r\n\r\n", Kind::response).head->reason == "not \xe9\tfound");
+  CHECK(Parsed("HTTP/1.1 404 not \xe9\tfound\r\nContent-Length: 0\r\n\r\n", Kind::response).head->reason ==
+        "not \xe9\tfound");
   CHECK(Parsed(ok("Transfer-Encoding: chunked\r\n"), Kind::response).head->body == BodyKind::chunked);
 
   const Parsed twice(ok("Content-Length: 5\r\nContent-Length: 5\r\n"), Kind::response);
@@ -347,7 +381,8 @@ TEST_CASE("h1 responses without a body", "[H9]") {
   CHECK(head.head->has_length);
   CHECK(Parsed(ok("Transfer-Encoding: chunked\r\n"), Kind::head_response).head->body == BodyKind::none);
   CHECK(Parsed(ok(""), Kind::head_response).head->keep_alive);
-  CHECK(Parsed(ok("Content-Length: 5\r\nTransfer-Encoding: x\r\n"), Kind::connect_response).head->body == BodyKind::none);
+  CHECK(Parsed(ok("Content-Length: 5\r\nTransfer-Encoding: x\r\n"), Kind::connect_response).head->body ==
+        BodyKind::none);
   CHECK(Parsed("HTTP/1.1 403 x\r\nContent-Length: 5\r\n\r\n", Kind::connect_response).head->body == BodyKind::length);
 }
 
@@ -372,18 +407,23 @@ TEST_CASE("h1 responses that are refused", "[H3]") {
       {"list of lengths", Kind::response, ok("Content-Length: 5, 5\r\n"), What::response_framing},
       {"signed length", Kind::response, ok("Content-Length: +5\r\n"), What::response_framing},
       {"unknown coding", Kind::response, ok("Transfer-Encoding: gzip, chunked\r\n"), What::response_framing},
-      {"chunked on 1.0", Kind::response, "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", What::response_framing},
-      {"CL with TE for HEAD", Kind::head_response, ok("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), What::response_framing},
+      {"chunked on 1.0", Kind::response, "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+       What::response_framing},
+      {"CL with TE for HEAD", Kind::head_response, ok("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+       What::response_framing},
   };
   for (const Refused& row : rows) check(row);
 }
 
 TEST_CASE("h1 trailers", "[H5][H9]") {
-  const Parsed p("X-Sum: 1\r\ngrpc-status: 0\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nHost: b\r\nCookie: c\r\n"
-                 "If-Match: x\r\nETag: \"e\"\r\n\r\nrest", Kind::trailers);
+  const Parsed p(
+      "X-Sum: 1\r\ngrpc-status: 0\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nHost: b\r\nCookie: c\r\n"
+      "If-Match: x\r\nETag: \"e\"\r\n\r\nrest",
+      Kind::trailers);
   CHECK(p.result.consumed == p.text.size() - 4);
   for (const char* name : {"X-Sum", "grpc-status", "ETag"}) CHECK(p.field(name).forwarded());
-  for (const char* name : {"Content-Length", "Transfer-Encoding", "Host", "Cookie", "If-Match"}) CHECK_FALSE(p.field(name).forwarded());
+  for (const char* name : {"Content-Length", "Transfer-Encoding", "Host", "Cookie", "If-Match"})
+    CHECK_FALSE(p.field(name).forwarded());
   CHECK(Parsed("\r\n", Kind::trailers).head->field_count == 0);
   check({"blank before the colon", Kind::trailers, "a : b\r\n\r\n", What::bad_header_field, 1});
   check({"bare LF", Kind::trailers, "\n", What::bad_header_field, 0});
@@ -402,7 +442,8 @@ TEST_CASE("h1 limits are seen before the end is", "[H2][H4]") {
   REQUIRE(fits.size() == 64);
   CHECK(replay(Kind::request, fits, small).result.state == Parse::done);
   CHECK(replay(Kind::request, fits + "more of it", small).result.consumed == 64);
-  CHECK(what(Kind::request, "GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(33, 'x') + "\r\n\r\n") == What::head_too_large);
+  CHECK(what(Kind::request, "GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(33, 'x') + "\r\n\r\n") ==
+        What::head_too_large);
   CHECK(what(Kind::request, "GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(36, 'x')) == What::head_too_large);
   CHECK(what(Kind::request, "GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(35, 'x')) == What::none);
   CHECK(what(Kind::request, "GET /" + std::string(59, 'x')) == What::uri_too_long);
@@ -436,7 +477,8 @@ TEST_CASE("h1 a head of byte-sized reads costs linear time", "[H4]") {
   const auto head = std::make_unique<Head>();
   size_t scanned = 0;
   for (size_t size = 1; size < bytes.size(); ++size)
-    if (parse_request_head(bytes.data(), size, scanned, wide, *head).state != Parse::need_more) FAIL("early at " << size);
+    if (parse_request_head(bytes.data(), size, scanned, wide, *head).state != Parse::need_more)
+      FAIL("early at " << size);
   const ParseResult result = parse_request_head(bytes.data(), bytes.size(), scanned, wide, *head);
   CHECK(result.state == Parse::done);
   CHECK(result.consumed == bytes.size());
@@ -445,18 +487,41 @@ TEST_CASE("h1 a head of byte-sized reads costs linear time", "[H4]") {
 TEST_CASE("h1 random heads, good and broken, give one verdict at every cut", "[H3]") {
   std::mt19937 random(20240229);
   const auto pick = [&](unsigned count) { return static_cast<unsigned>(random() % count); };
-  const std::string_view names[] = {"Host", "X-A", "cookie", "Accept-Encoding", "Transfer-Encoding", "content-length", "Connection",
-                                    "a.b", "x-forwarded-for", "TE", "Expect", "Sec-WebSocket-Extensions"};
-  const std::string_view values[] = {"a", "", "chunked", "5", "close", "x-a, cookie", "100-continue", "trailers", "\xe9 b\tc",
-                                     "0123456789012345678901234567890123456789", "a, b;c=\"d\""};
-  const std::string_view noise[] = {"\r", "\n", "\r\n", " ", ":", "\t", "\x01", "\x7f", "\xff", "#", "\r\n\r\n", "HTTP/1.1"};
+  const std::string_view names[] = {"Host",
+                                    "X-A",
+                                    "cookie",
+                                    "Accept-Encoding",
+                                    "Transfer-Encoding",
+                                    "content-length",
+                                    "Connection",
+                                    "a.b",
+                                    "x-forwarded-for",
+                                    "TE",
+                                    "Expect",
+                                    "Sec-WebSocket-Extensions"};
+  const std::string_view values[] = {"a",
+                                     "",
+                                     "chunked",
+                                     "5",
+                                     "close",
+                                     "x-a, cookie",
+                                     "100-continue",
+                                     "trailers",
+                                     "\xe9 b\tc",
+                                     "0123456789012345678901234567890123456789",
+                                     "a, b;c=\"d\""};
+  const std::string_view noise[] = {"\r",   "\n",   "\r\n", " ", ":",        "\t",
+                                    "\x01", "\x7f", "\xff", "#", "\r\n\r\n", "HTTP/1.1"};
   int good = 0;
   int bad = 0;
   for (int round = 0; round < 1500; ++round) {
     std::string bytes = pick(2) != 0 ? "GET /a HTTP/1.1\r\nHost: a\r\n" : "POST http://a/b HTTP/1.1\r\nHost: a\r\n";
     if (pick(4) == 0) bytes = "HTTP/1.1 200 OK\r\n";
     for (unsigned i = pick(6); i > 0; --i) {
-      bytes.append(names[pick(std::size(names))]).append(":").append(pick(4), ' ').append(values[pick(std::size(values))]);
+      bytes.append(names[pick(std::size(names))])
+          .append(":")
+          .append(pick(4), ' ')
+          .append(values[pick(std::size(values))]);
       bytes.append(pick(3), ' ').append("\r\n");
     }
     bytes += "\r\n";

@@ -1,12 +1,14 @@
-// Replays one head through the h1 parser: whole, cut at every point, and byte by byte, each time in memory of exactly that size at
-// another address. The verdict, its offset and the head must be the same each time, and every prefix must give what it gives alone.
+// Replays one head through the h1 parser: whole, cut at every point, and byte by byte, each time in memory of exactly
+// that size at another address. The verdict, its offset and the head must be the same each time, and every prefix must
+// give what it gives alone.
 #pragma once
 
-#include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include <catch2/catch_test_macros.hpp>
 
 #include "protocols/h1/parser.h"
 
@@ -19,8 +21,8 @@ struct Outcome {
   ParseResult result;
   std::string head;
   friend bool operator==(const Outcome& a, const Outcome& b) {
-    return a.result.state == b.result.state && a.result.what == b.result.what && a.result.consumed == b.result.consumed &&
-           a.result.at == b.result.at && a.head == b.head;
+    return a.result.state == b.result.state && a.result.what == b.result.what &&
+           a.result.consumed == b.result.consumed && a.result.at == b.result.at && a.head == b.head;
   }
 };
 
@@ -47,7 +49,8 @@ inline std::string describe(const Head& head, Kind kind) {
   return text;
 }
 
-inline ParseResult parse_once(Kind kind, const char* data, size_t size, size_t& scanned, const HeadLimits& limits, Head& head) {
+inline ParseResult parse_once(Kind kind, const char* data, size_t size, size_t& scanned, const HeadLimits& limits,
+                              Head& head) {
   switch (kind) {
     case Kind::request: return parse_request_head(data, size, scanned, limits, head);
     case Kind::response: return parse_response_head(data, size, scanned, limits, Method::get, head);
@@ -59,7 +62,8 @@ inline ParseResult parse_once(Kind kind, const char* data, size_t size, size_t& 
 }
 
 // A call on the first `size` bytes, in memory of its own.
-inline Outcome feed(Kind kind, std::string_view bytes, size_t size, size_t& scanned, const HeadLimits& limits, Head& head) {
+inline Outcome feed(Kind kind, std::string_view bytes, size_t size, size_t& scanned, const HeadLimits& limits,
+                    Head& head) {
   const std::unique_ptr<char[]> copy(new char[size]);
   std::memcpy(copy.get(), bytes.data(), size);
   Outcome outcome{parse_once(kind, copy.get(), size, scanned, limits, head), {}};
@@ -78,9 +82,10 @@ inline Outcome replay(Kind kind, std::string_view bytes, const HeadLimits& limit
     size_t alone = 0;
     const Outcome prefix = feed(kind, bytes, size, alone, limits, *head);
     if (decided || prefix.result.state != Parse::need_more) REQUIRE(prefix == whole);
-    if (!decided) REQUIRE(feed(kind, bytes, size, growing, limits, *head) == prefix);   // byte by byte
+    if (!decided) REQUIRE(feed(kind, bytes, size, growing, limits, *head) == prefix);  // byte by byte
     decided = decided || prefix.result.state != Parse::need_more;
-    if (prefix.result.state == Parse::need_more) REQUIRE(feed(kind, bytes, bytes.size(), alone, limits, *head) == whole);
+    if (prefix.result.state == Parse::need_more)
+      REQUIRE(feed(kind, bytes, bytes.size(), alone, limits, *head) == whole);
   }
   // The caller's head is filled again: the views of the last feed point into memory that is gone.
   fresh = 0;

@@ -1,10 +1,11 @@
 // What the HTTP/1 writer puts out, to the byte; and that our own strict parser reads it back.
-#include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <string>
 #include <string_view>
+
+#include <catch2/catch_test_macros.hpp>
 
 #include "protocols/h1/body_reader.h"
 #include "protocols/h1/parser.h"
@@ -63,17 +64,20 @@ std::string response(SlabPool& pool, const Head& head, const Framing& framing, s
 
 TEST_CASE("h1 request heads are regenerated", "[H5]") {
   SlabPool pool(1u << 20);
-  const std::string in = "GET http://Shop.example/a?b HTTP/1.0\r\nAccept:*/*\r\nConnection: X-Gone, keep-alive\r\nHost: shop.example\r\n"
-                         "x-gone: 1\r\nX-Kept:  two \t\r\nTE: trailers\r\nUpgrade: h2c\r\nCookie: c\r\n\r\n";
+  const std::string in =
+      "GET http://Shop.example/a?b HTTP/1.0\r\nAccept:*/*\r\nConnection: X-Gone, keep-alive\r\nHost: shop.example\r\n"
+      "x-gone: 1\r\nX-Kept:  two \t\r\nTE: trailers\r\nUpgrade: h2c\r\nCookie: c\r\n\r\n";
   const auto head = parsed(in, true);
   const ExtraField extra[] = {{"via", "1.0 weir"}, {"x-empty", ""}};
-  CHECK(request(pool, *head, {}, extra) == "GET /a?b HTTP/1.1\r\nhost: Shop.example\r\nAccept:*/*\r\nX-Kept:  two \t\r\nCookie: c\r\n"
-                                           "via: 1.0 weir\r\nx-empty: \r\n\r\n");
+  CHECK(request(pool, *head, {}, extra) ==
+        "GET /a?b HTTP/1.1\r\nhost: Shop.example\r\nAccept:*/*\r\nX-Kept:  two \t\r\nCookie: c\r\n"
+        "via: 1.0 weir\r\nx-empty: \r\n\r\n");
   // Fields taken out or put in by us.
   head->fields[7].removed = true;
   REQUIRE(head->add(FieldId::other, "x-added", "yes"));
-  CHECK(request(pool, *head, {.close = true}) == "GET /a?b HTTP/1.1\r\nhost: Shop.example\r\nAccept:*/*\r\nX-Kept:  two \t\r\nx-added: yes\r\n"
-                                                 "connection: close\r\n\r\n");
+  CHECK(request(pool, *head, {.close = true}) ==
+        "GET /a?b HTTP/1.1\r\nhost: Shop.example\r\nAccept:*/*\r\nX-Kept:  two \t\r\nx-added: yes\r\n"
+        "connection: close\r\n\r\n");
 }
 
 TEST_CASE("h1 framing is decided anew, never copied", "[H5]") {
@@ -81,10 +85,12 @@ TEST_CASE("h1 framing is decided anew, never copied", "[H5]") {
   const auto post = parsed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\nA: b\r\n\r\n", true);
   const std::string start = "POST / HTTP/1.1\r\nhost: a\r\nA: b\r\n";
   CHECK(request(pool, *post, {.body = BodyKind::chunked}) == start + "transfer-encoding: chunked\r\n\r\n");
-  CHECK(request(pool, *post, {.body = BodyKind::length, .length = UINT64_MAX}) == start + "content-length: 18446744073709551615\r\n\r\n");
+  CHECK(request(pool, *post, {.body = BodyKind::length, .length = UINT64_MAX}) ==
+        start + "content-length: 18446744073709551615\r\n\r\n");
   CHECK(request(pool, *post, {.write_length = true}) == start + "content-length: 0\r\n\r\n");
   CHECK(request(pool, *post, {}) == start + "\r\n");
-  const auto chunked = parsed("HTTP/1.1 200 Fine\r\nTransfer-Encoding: chunked\r\nHost: kept\r\nProxy-Authenticate: x\r\n\r\n", false);
+  const auto chunked =
+      parsed("HTTP/1.1 200 Fine\r\nTransfer-Encoding: chunked\r\nHost: kept\r\nProxy-Authenticate: x\r\n\r\n", false);
   CHECK(response(pool, *chunked, {.body = BodyKind::length, .length = 1234567890, .keep_alive = true}) ==
         "HTTP/1.1 200 Fine\r\nHost: kept\r\ncontent-length: 1234567890\r\nconnection: keep-alive\r\n\r\n");
   CHECK(response(pool, *chunked, {.body = BodyKind::until_close, .close = true}) ==
@@ -127,7 +133,7 @@ TEST_CASE("h1 heads stand in one piece where they fit, and behind what is there"
 }
 
 TEST_CASE("h1 heads above one slab are spread over several; at the pool's limit nothing is appended", "[H2]") {
-  SlabPool pool(1u << 20);   // 64 slabs
+  SlabPool pool(1u << 20);  // 64 slabs
   std::string in = "GET / HTTP/1.1\r\nHost: a\r\n";
   for (int i = 0; i < 40; ++i) in += "X-" + std::to_string(i) + ": " + std::string(1000, 'x') + "\r\n";
   in += "\r\n";
@@ -148,7 +154,7 @@ TEST_CASE("h1 heads above one slab are spread over several; at the pool's limit 
   CHECK_FALSE(write_request_head(out, pool, *head, {}, {}));
   CHECK(text(out) == "before");
   const auto small = parsed("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true);
-  CHECK(write_request_head(out, pool, *small, {}, {}));   // there is room behind "before"
+  CHECK(write_request_head(out, pool, *small, {}, {}));  // there is room behind "before"
   Chain none;
   CHECK_FALSE(write_request_head(none, pool, *small, {}, {}));
   CHECK_FALSE(write_chunk(none, pool, hog.take(100)));
@@ -160,7 +166,7 @@ TEST_CASE("h1 chunks: small ones are copied together, large ones travel as they 
   SlabPool pool(4u << 20);
   Chain out;
   REQUIRE(write_chunk(out, pool, Chain()));
-  CHECK(out.empty());   // an empty chunk would end the body
+  CHECK(out.empty());  // an empty chunk would end the body
   for (const char* part : {"hello", "x", "0123456789abcdef0"}) {
     Chain data;
     REQUIRE(data.append_copy(pool, part, std::strlen(part)));
@@ -177,7 +183,8 @@ TEST_CASE("h1 chunks: small ones are copied together, large ones travel as they 
     const char* bytes = data.front().data();
     REQUIRE(write_chunk(out, pool, std::move(data)));
     bool moved = false;
-    for (const ChainNode* node = out.first(); node != nullptr; node = node->next) moved = moved || node->slice.data() == bytes;
+    for (const ChainNode* node = out.first(); node != nullptr; node = node->next)
+      moved = moved || node->slice.data() == bytes;
     CHECK(moved);
   }
   // 3 + 5 slabs of data, and one for all that is framing.
@@ -208,9 +215,18 @@ TEST_CASE("h1 what we write our own parser reads, and writing it again changes n
   SlabPool pool(4u << 20);
   std::mt19937 random(7);
   const auto pick = [&](unsigned count) { return static_cast<unsigned>(random() % count); };
-  const std::string_view lines[] = {"A: b", "x-long:" "   0123456789012345678901234567890123456789  ", "Connection: x-a", "x-a: gone",
-                                    "Accept-Encoding: gzip, br", "Empty:", "Keep-Alive: 5", "Cookie: a=b; c=d", "Upgrade: x",
-                                    "Via: 1.1 x", "Padded: v                                         "};
+  const std::string_view lines[] = {"A: b",
+                                    "x-long:"
+                                    "   0123456789012345678901234567890123456789  ",
+                                    "Connection: x-a",
+                                    "x-a: gone",
+                                    "Accept-Encoding: gzip, br",
+                                    "Empty:",
+                                    "Keep-Alive: 5",
+                                    "Cookie: a=b; c=d",
+                                    "Upgrade: x",
+                                    "Via: 1.1 x",
+                                    "Padded: v                                         "};
   for (int round = 0; round < 300; ++round) {
     std::string in = "PATCH /p?q=1 HTTP/1.1\r\n";
     const unsigned host_at = pick(3);
@@ -232,7 +248,8 @@ TEST_CASE("h1 what we write our own parser reads, and writing it again changes n
     std::string want;
     std::string have;
     for (const Field& field : *first)
-      if (field.forwarded() && field.id != FieldId::host) want.append(field.name_view()).append("=").append(field.value_view()).append("|");
+      if (field.forwarded() && field.id != FieldId::host)
+        want.append(field.name_view()).append("=").append(field.value_view()).append("|");
     for (const Field& field : *second)
       if (field.id != FieldId::host && field.id != FieldId::content_length && field.id != FieldId::transfer_encoding)
         have.append(field.name_view()).append("=").append(field.value_view()).append("|");
