@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/load.h"
+#include "daemon/config_tests.h"
 #include "daemon/signals.h"
 #include "daemon/supervisor.h"
 
@@ -20,9 +21,13 @@ int check(const std::string& path, bool quiet) {
     fputs(loaded.error().text().c_str(), stderr);
     return kExitBadConfig;
   }
+  const auto failed = weir::run_config_tests(*loaded);
+  for (const auto& problem : failed) fprintf(stderr, "%s\n", problem.text().c_str());
   for (const auto& warning : loaded->warnings) fprintf(stderr, "%s (warning)\n", warning.text().c_str());
-  if (!quiet) printf("%s is valid: %zu listener(s), %zu route(s), %zu upstream(s)\n", path.c_str(), loaded->listeners.size(),
-                     loaded->routes.size(), loaded->upstreams.size());
+  if (!failed.empty()) return kExitBadConfig;
+  if (!quiet)
+    printf("%s is valid: %zu listener(s), %zu route(s), %zu upstream(s)\n", path.c_str(), loaded->listeners.size(),
+           loaded->routes.size(), loaded->upstreams.size());
   return kExitOk;
 }
 

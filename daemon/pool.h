@@ -47,6 +47,7 @@ class PoolSet {
  public:
   PoolSet(ExchangeContext& context) noexcept : context_(context) {}
   Pool& at(const Address& address);                  // found or made
+  void limit_head(uint32_t bytes) noexcept { policy_.head.head_bytes = bytes; }
   void retire_unseen(uint64_t generation) noexcept;  // and frees those retired before that have emptied since
   void close_idle() noexcept;
   size_t open() const noexcept { return conns_.in_use(); }

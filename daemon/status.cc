@@ -1,6 +1,7 @@
 // /status and /metrics: what the supervisor knows and the workers have counted, as JSON and as Prometheus text.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "daemon/json.h"
@@ -15,6 +16,12 @@ uint64_t sum_workers(Supervisor& supervisor, F&& f) {
   uint64_t total = 0;
   for (auto& worker : supervisor.workers()) total += f(*worker);
   return total;
+}
+
+uint64_t most_generations(Supervisor& supervisor) {
+  uint64_t most = 0;
+  for (auto& worker : supervisor.workers()) most = std::max(most, worker->generations().get());
+  return most;
 }
 
 // Counters that must stay zero: a bug of ours when they do not.
@@ -69,43 +76,49 @@ class Text {
 std::string class_text(size_t index) { return index == 0 ? "none" : std::to_string(index) + "xx"; }
 
 void requests(Text& text, Supervisor& supervisor) {
-  text.family("weir_requests_total", "counter", "Requests that ended, by the class of their answer (none: no answer was sent).");
+  text.family("weir_requests_total", "counter", "Requests that ended, by the class of their answer (none: none was sent).");
   const auto& routes = supervisor.registry().routes;
   for (const std::string& key : routes.keys()) {
     const size_t cut = key.find('\n');
     for (size_t code = 0; code < 6; ++code) {
       const uint64_t count = routes.sum(key, [&](const RouteStats& r) { return r.answers[code].get(); });
       if (count != 0)
-        text.sample({{"listener", key.substr(0, cut)}, {"route", key.substr(cut + 1)}, {"protocol", "h1"}, {"code_class", class_text(code)}},
+        text.sample({{"listener", key.substr(0, cut)},
+                     {"route", key.substr(cut + 1)},
+                     {"protocol", "h1"},
+                     {"code_class", class_text(code)}},
                     count);
     }
   }
 }
 
 void connections(Text& text, Supervisor& supervisor) {
-  const auto& listeners = supervisor.registry().listeners;
   const auto each = [&](auto&& emit) {
     for (const config::Listener& listener : supervisor.runtime().config.listeners) emit(listener);
   };
+  const auto sum = [&](const config::Listener& l, auto&& read) { return supervisor.registry().listeners.sum(l.name, read); };
   text.family("weir_connections", "gauge", "Client connections now.");
   each([&](const config::Listener& l) {
-    text.sample({{"listener", l.name}, {"protocol", "h1"}, {"engine", engine_name(supervisor.engine_of(l))}, {"state", "open"}},
-                listeners.sum(l.name, [](const ListenerStats& s) { return s.server.open.get(); }));
+    const char* engine = engine_name(supervisor.engine_of(l));
+    text.sample({{"listener", l.name}, {"protocol", "h1"}, {"engine", engine}, {"state", "open"}},
+                sum(l, [](const ListenerStats& s) { return s.server.open.get(); }));
   });
   text.family("weir_connections_accepted_total", "counter", "Client connections accepted.");
   each([&](const config::Listener& l) {
-    text.sample({{"listener", l.name}}, listeners.sum(l.name, [](const ListenerStats& s) { return s.server.accepted.get(); }));
+    text.sample({{"listener", l.name}}, sum(l, [](const ListenerStats& s) { return s.server.accepted.get(); }));
   });
   text.family("weir_accept_refused_total", "counter", "Client connections refused, by cause.");
   each([&](const config::Listener& l) {
-    for (int cause = 0; cause < kRefusedCauses; ++cause)
+    for (size_t cause = 0; cause < kRefusedCauses; ++cause)
       text.sample({{"listener", l.name}, {"cause", refused_name(static_cast<RefusedCause>(cause))}},
-                  listeners.sum(l.name, [&](const ListenerStats& s) { return s.refused[static_cast<size_t>(cause)].get(); }));
+                  sum(l, [&](const ListenerStats& s) { return s.refused[cause].get(); }));
   });
   text.family("weir_bytes_total", "counter", "Bytes of clients' connections.");
   each([&](const config::Listener& l) {
-    text.sample({{"listener", l.name}, {"direction", "in"}}, listeners.sum(l.name, [](const ListenerStats& s) { return s.server.bytes_in.get(); }));
-    text.sample({{"listener", l.name}, {"direction", "out"}}, listeners.sum(l.name, [](const ListenerStats& s) { return s.server.bytes_out.get(); }));
+    text.sample({{"listener", l.name}, {"direction", "in"}},
+                sum(l, [](const ListenerStats& s) { return s.server.bytes_in.get(); }));
+    text.sample({{"listener", l.name}, {"direction", "out"}},
+                sum(l, [](const ListenerStats& s) { return s.server.bytes_out.get(); }));
   });
 }
 
@@ -117,35 +130,42 @@ void timeouts(Text& text, Supervisor& supervisor) {
   text.family("weir_timeouts_total", "counter", "Deadlines that passed, by kind.");
   for (size_t kind = 0; kind < kServer.size(); ++kind) {
     uint64_t count = 0;
-    supervisor.registry().listeners.each([&](const std::string&, size_t, const ListenerStats& s) { count += s.server.timeouts[kind].get(); });
+    supervisor.registry().listeners.each(
+        [&](const std::string&, size_t, const ListenerStats& s) { count += s.server.timeouts[kind].get(); });
     text.sample({{"kind", kServer[kind]}, {"protocol", "h1"}}, count);
   }
   for (size_t kind = 0; kind < kClient.size(); ++kind) {
     uint64_t count = 0;
-    supervisor.registry().upstreams.each([&](const std::string&, size_t, const UpstreamStats& s) { count += s.client.timeouts[kind].get(); });
+    supervisor.registry().upstreams.each(
+        [&](const std::string&, size_t, const UpstreamStats& s) { count += s.client.timeouts[kind].get(); });
     text.sample({{"kind", kClient[kind]}, {"protocol", "h1"}}, count);
   }
 }
 
 void upstreams(Text& text, Supervisor& supervisor) {
   const auto& registry = supervisor.registry().upstreams;
+  const std::vector<std::string> names = registry.keys();
   text.family("weir_upstream_requests_total", "counter", "Answers of origins, by class.");
-  for (const std::string& name : registry.keys()) {
+  for (const std::string& name : names) {
     for (size_t code = 1; code < 6; ++code) {
       const uint64_t count = registry.sum(name, [&](const UpstreamStats& s) { return s.answers[code].get(); });
       if (count != 0) text.sample({{"upstream", name}, {"code_class", class_text(code)}}, count);
     }
   }
-  text.family("weir_upstream_connections", "gauge", "Connections to origins now.");
-  for (const std::string& name : registry.keys())
-    text.sample({{"upstream", name}}, registry.sum(name, [](const UpstreamStats& s) { return s.client.open.get(); }));
-  text.family("weir_upstream_connects_total", "counter", "Connections opened to origins.");
-  for (const std::string& name : registry.keys())
-    text.sample({{"upstream", name}}, registry.sum(name, [](const UpstreamStats& s) { return s.client.opened.get(); }));
+  const auto each = [&](const char* family, const char* type, const char* help, auto&& read) {
+    text.family(family, type, help);
+    for (const std::string& name : names) text.sample({{"upstream", name}}, registry.sum(name, read));
+  };
+  each("weir_upstream_connections", "gauge", "Connections to origins now.",
+       [](const UpstreamStats& s) { return s.client.open.get(); });
+  each("weir_upstream_connects_total", "counter", "Connections opened to origins.",
+       [](const UpstreamStats& s) { return s.client.opened.get(); });
   text.family("weir_retries_total", "counter", "Requests tried again.");
-  for (const std::string& name : registry.keys()) {
-    text.sample({{"upstream", name}, {"reason", "connect"}}, registry.sum(name, [](const UpstreamStats& s) { return s.retries_connect.get(); }));
-    text.sample({{"upstream", name}, {"reason", "reused"}}, registry.sum(name, [](const UpstreamStats& s) { return s.retries_reused.get(); }));
+  for (const std::string& name : names) {
+    text.sample({{"upstream", name}, {"reason", "connect"}},
+                registry.sum(name, [](const UpstreamStats& s) { return s.retries_connect.get(); }));
+    text.sample({{"upstream", name}, {"reason", "reused"}},
+                registry.sum(name, [](const UpstreamStats& s) { return s.retries_reused.get(); }));
   }
 }
 
@@ -197,14 +217,15 @@ std::string status_json(Supervisor& supervisor) {
   out.member("workers", static_cast<uint64_t>(supervisor.workers().size()));
   out.key("config").object().member("hash", runtime.config.hash).member("generation", runtime.generation);
   out.member("last_reload_success", supervisor.last_reload_ok());
-  out.member("live_generations", sum_workers(supervisor, [](Worker& w) { return w.generations().get(); }) / supervisor.workers().size());
+  out.member("live_generations", most_generations(supervisor));
   out.end_object();
   out.key("listeners").array();
   for (const config::Listener& listener : runtime.config.listeners) {
     const EngineKind kind = supervisor.engine_of(listener);
     out.object().member("name", listener.name).member("engine", engine_name(kind));
     out.member("tier", supervisor.workers().front()->engine_tier(kind)).member("reason", supervisor.engine_reason(listener));
-    out.member("connections", supervisor.registry().listeners.sum(listener.name, [](const ListenerStats& s) { return s.server.open.get(); }));
+    out.member("connections", supervisor.registry().listeners.sum(
+                                  listener.name, [](const ListenerStats& s) { return s.server.open.get(); }));
     out.key("binds").array();
     for (const config::SocketName& bind : listener.binds) {
       out.object().member("bind", bind.text()).key("inodes").array();

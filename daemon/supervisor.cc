@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "daemon/config_tests.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/system.h"
@@ -74,6 +75,10 @@ int Supervisor::start() {
   auto loaded = config::load(options_.config_path, config::Environment::real());
   if (!loaded) {
     fputs(loaded.error().text().c_str(), stderr);
+    return kExitBadConfig;
+  }
+  if (const auto failed = run_config_tests(*loaded); !failed.empty()) {
+    for (const config::Problem& problem : failed) fprintf(stderr, "%s\n", problem.text().c_str());
     return kExitBadConfig;
   }
   const log::Level level = level_of(options_.log_level.value_or(loaded->log.level));
@@ -224,7 +229,10 @@ void Supervisor::log_identity() {
   for (const config::Listener& listener : runtime_->config.listeners) {
     const EngineKind kind = engine_of(listener);
     std::string binds;
-    for (const config::SocketName& bind : listener.binds) binds += (binds.empty() ? "" : ",") + bind.text();
+    for (const config::SocketName& bind : listener.binds) {
+      if (!binds.empty()) binds += ',';
+      binds += bind.text();
+    }
     log::info("listening", {{"listener", listener.name},
                             {"bind", binds},
                             {"engine", engine_name(kind)},
@@ -348,6 +356,9 @@ void Supervisor::finish_reload(config::LoadResult loaded, const Addresses& addre
   if (!loaded) {
     for (const config::Problem& problem : loaded.error().list) log::error(problem.text());
     failed = std::to_string(loaded.error().list.size()) + " problem(s) in the configuration";
+  } else if (const auto tests = run_config_tests(*loaded); !tests.empty()) {
+    for (const config::Problem& problem : tests) log::error(problem.text());
+    failed = std::to_string(tests.size()) + " of the configuration's own tests failed";
   } else {
     failed = take(std::move(*loaded), addresses);
   }

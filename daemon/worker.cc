@@ -132,6 +132,10 @@ void Worker::apply(Publication&& publication) {
   runtimes_.push_back(adopt_runtime(std::move(publication.runtime)));
   WorkerRuntime& current = *runtimes_.back();
   pools_.retire_unseen(generation);
+  const config::Limits& limits = current.runtime->config.limits;
+  pools_.limit_head(static_cast<uint32_t>(limits.response_head_bytes));
+  exchanges_.limits.cap_min = static_cast<uint32_t>(limits.pipe_min_bytes);
+  exchanges_.limits.cap_max = static_cast<uint32_t>(limits.pipe_max_bytes);
   for (const ListenerAssignment& assignment : publication.listeners) assign(assignment, current);
   for (auto& listener : listeners_) {
     bool wanted = false;

@@ -61,7 +61,7 @@ class Worker {
   const PipeStats& pipe_stats() const noexcept { return exchanges_.pipes; }
   const UringStats& uring_stats() const noexcept { return uring_stats_; }
   std::string engine_tier(EngineKind kind) { return loop_.has(kind) ? loop_.engine(kind)->tier() : std::string(); }
-  const Counter& generations() const noexcept { return generations_; }   // runtimes that still have exchanges, the current one included
+  const Counter& generations() const noexcept { return generations_; }   // runtimes in use, the current one included
 
  private:
   struct Task;

@@ -217,7 +217,8 @@ void ClientConn::due_entry(Timer& timer) noexcept {
   ClientConn& self = *static_cast<Due&>(timer).self;
   if (self.loop_.now() >= self.due()) {
     // A relay moves bytes without telling: what it moved since the last look counts.
-    const uint64_t progress = (self.inbound_.relaying ? self.in->delivered() : 0) + (self.relay_out_ ? self.out->consumed() : 0);
+    const uint64_t progress =
+        (self.inbound_.relaying ? self.in->delivered() : 0) + (self.relay_out_ ? self.out->consumed() : 0);
     if (progress != self.progress_seen_ && progress != 0) self.since_ = self.loop_.now();
     else self.timed_out();
     self.progress_seen_ = progress;
