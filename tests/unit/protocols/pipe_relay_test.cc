@@ -215,6 +215,12 @@ TEST_CASE("a relay that breaks tells each side what it needs to know", "[pipe][r
     CHECK(rig.sink.error == EPIPE);
     CHECK(rig.sink.moved == 4000);
   }
+  SECTION("the source failed with bytes on the way: the sink's message has a hole") {
+    rig.op().moved_out = 4000;
+    rig.complete(-ECONNRESET);
+    CHECK(rig.source.error == ECONNRESET);
+    CHECK(rig.sink.error == ECONNRESET);
+  }
   CHECK_FALSE(rig.pipe.relaying());
   CHECK(rig.source.ended == 1);
   CHECK(rig.sink.ended == 1);

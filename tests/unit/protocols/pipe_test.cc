@@ -2,7 +2,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "tests/unit/protocols/pipe_rig.h"
@@ -246,8 +245,7 @@ TEST_CASE("near the memory budget the cap falls; what was granted stays granted"
 TEST_CASE("close drops what is held, at any moment, and the pipe can be opened anew", "[pipe]") {
   Rig rig;
   TestStream source, sink;
-  std::optional<Pipe> pipe;
-  pipe.emplace();
+  auto pipe = std::make_unique<Pipe>();
   CHECK_FALSE(pipe->opened());
   pipe->close();
   for (int round = 0; round < 3; ++round) {

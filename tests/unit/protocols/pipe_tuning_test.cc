@@ -173,6 +173,7 @@ TEST_CASE("growth stops at the limit that was given", "[pipe][tuning]") {
   Scene scene({.round_trip = 500ms, .bytes_per_second = 100e6}, 0, {.cap_min = 64u << 10, .cap_max = 1u << 20});
   scene.time.run(60s);
   CHECK(scene.pipe.cap() == 1u << 20);
+  CHECK(scene.time.rig.stats.cap_growths.get() == 4);
   scene.pipe.limit_cap(128u << 10);
   scene.time.run(5s);
   CHECK(scene.pipe.cap() == 128u << 10);
