@@ -212,7 +212,7 @@ void SimEngine::try_parked(Op& op, int fd, OpList& completed) {
     case Verdict::done:
       break;
   }
-  if (op.kind == OpKind::accept && static_cast<AcceptOp&>(op).more) {  // stays armed; its entries are the owner's until then
+  if (op.kind == OpKind::accept && static_cast<AcceptOp&>(op).more) {  // stays armed
     op.state = OpState::completed;
     completed.push(op);
     return;

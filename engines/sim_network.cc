@@ -249,7 +249,9 @@ void SimNetwork::serve(const Address& address, std::function<void(SimPeer&)> on_
 
 void SimNetwork::stop_serving(const Address& address) {
   const std::string text = address.text();
-  std::erase_if(listeners_, [&](const auto& entry) { return entry.second.fd < 0 && entry.second.address.text() == text; });
+  std::erase_if(listeners_, [&](const auto& entry) {
+    return entry.second.fd < 0 && entry.second.address.text() == text;
+  });
 }
 
 bool SimNetwork::descriptor_listens(int fd) const noexcept { return listener_of(fd) != nullptr; }
@@ -327,8 +329,9 @@ void SimNetwork::syn(SimEnd end, const std::string& to, uint64_t tries) {
     return;
   }
   if (lost || (listener->fd >= 0 && listener->queue.size() >= listener->backlog)) {  // the SYN goes unanswered
-    if (tries == kSynTriesMax) fail_connect(end, ETIMEDOUT);
-    else schedule(Event{now_ + std::chrono::seconds(1) * (1 << tries), 0, EventKind::syn, end, tries + 1, nullptr, to, {}});
+    if (tries == kSynTriesMax) return fail_connect(end, ETIMEDOUT);
+    const Duration wait = std::chrono::seconds(1) * (1 << tries);
+    schedule(Event{now_ + wait, 0, EventKind::syn, end, tries + 1, nullptr, to, {}});
     return;
   }
   schedule(Event{now_ + link_.latency, 0, EventKind::connected, end, 0, nullptr, {}, {}});

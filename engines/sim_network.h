@@ -1,6 +1,6 @@
 // SimNetwork: a network in memory with a clock of its own. Connections have two directions, each a bounded send buffer, a
 // wire (latency, bandwidth) and a bounded receive buffer; listeners have backlogs; reset, half-close and close act as in Linux.
-// Owner: a test. Thread: one; several Loops may live in it, each with a SimEngine, beside scripted SimPeers.
+// Owner: a test; it outlives its loops. Thread: one; several Loops may live in it, each with a SimEngine, beside SimPeers.
 // Time moves only when nothing is left to do at this instant: inside SimEngine::turn() when one engine is attached, else in
 // step(). Everything is a function of the seed and of what the test does: no real clock, no global random number.
 // Descriptors are indexes of its own, from kSimDescriptorBase up, the lowest free one first (as the kernel does).
@@ -207,6 +207,7 @@ class SimNetwork {
   void notify(Half& half);
   void pump_wire(SimEnd from);
   void put_segment(SimEnd from, Segment&& segment);
+  void schedule_reset(SimEnd end, Duration wait, int error);
   void syn(SimEnd end, const std::string& to, uint64_t tries);
   void accept_into(Listener& listener, SimEnd client);
   Listener* pick_listener(const std::string& address);

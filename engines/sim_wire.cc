@@ -105,6 +105,10 @@ int64_t SimNetwork::write(SimEnd end, const char* data, size_t count) {
   return static_cast<int64_t>(taken);
 }
 
+void SimNetwork::schedule_reset(SimEnd end, Duration wait, int error) {
+  schedule(Event{now_ + wait, 0, EventKind::broken, end, static_cast<uint64_t>(error), nullptr, {}, {}});
+}
+
 void SimNetwork::put_segment(SimEnd from, Segment&& segment) {
   Half& h = half(from);
   h.wire_free = std::max(h.wire_free, now_);
@@ -125,11 +129,11 @@ void SimNetwork::pump_wire(SimEnd from) {
   bool told = false;
   while (!a.wire.empty() && a.wire.front().arrival <= now_) {
     Segment& segment = a.wire.front();
-    if (b.closed || b.was_reset || (b.read_shut && b.write_shut)) {  // nobody is there to read: bytes are answered by a reset
+    if (b.closed || b.was_reset || (b.read_shut && b.write_shut)) {  // nobody reads: bytes are answered by a reset
       const bool bytes = !segment.fin;
       const int error = a.fin_arrived ? EPIPE : ECONNRESET;
       a.wire.clear();
-      if (bytes) schedule(Event{now_ + a.link.latency, 0, EventKind::broken, from, static_cast<uint64_t>(error), nullptr, {}, {}});
+      if (bytes) schedule_reset(from, a.link.latency, error);
       break;
     }
     if (segment.fin) {
@@ -205,8 +209,7 @@ void SimNetwork::close(SimEnd end, bool reset) {
   if (reset || !h.up || h.in.size() > h.in_taken) {
     h.wire.clear();
     if (!h.was_reset) {
-      const int error = o.fin_arrived ? EPIPE : ECONNRESET;
-      schedule(Event{now_ + h.link.latency, 0, EventKind::broken, other_end(end), static_cast<uint64_t>(error), nullptr, {}, {}});
+      schedule_reset(other_end(end), h.link.latency, o.fin_arrived ? EPIPE : ECONNRESET);
     }
   } else if (!h.write_shut && !h.was_reset) {
     Segment fin;

@@ -15,7 +15,7 @@ using std::chrono::seconds;
 
 // A loop of its own in a shared network.
 struct Node {
-  explicit Node(SimNetwork& network, size_t slab_bytes_max = 16u << 20) : loop(network.clock(), {slab_bytes_max, false}) {
+  explicit Node(SimNetwork& network) : loop(network.clock(), {.slab_bytes_max = 16u << 20, .gather = false}) {
     loop.add_engine(std::make_unique<SimEngine>(network, loop.slabs()));
   }
   Loop loop;
@@ -279,7 +279,8 @@ TEST_CASE("several loops live in one network, and time waits for all of them", "
       auto& accept = static_cast<Server::Accept&>(op);
       for (int32_t k = 0; k < accept.result; ++k) {
         accept.server->sockets.emplace_back();
-        accept.server->loop->adopt(accept.server->sockets.back(), accept.accepted[static_cast<size_t>(k)].fd, EngineKind::sim);
+        const int fd = accept.accepted[static_cast<size_t>(k)].fd;
+        accept.server->loop->adopt(accept.server->sockets.back(), fd, EngineKind::sim);
       }
     };
     const int fd = network.listen(address, 100, true);

@@ -46,7 +46,6 @@ TEST_CASE("an op completes from the loop, once, and never into its caller", "[en
   CHECK(conn.recvs == 0);
   CHECK(world.loop().ops_in_flight() == 1);
   CHECK(conn.socket.in_flight == 1);
-  REQUIRE(world.run([&] { return conn.received == 5 || conn.recvs == 0 || (conn.recv.idle() && (conn.read(100), false)); }));
   while (conn.received < 5) {
     if (conn.recv.idle()) conn.read(100);
     REQUIRE(world.run([&] { return conn.recv.idle(); }));
@@ -179,7 +178,7 @@ TEST_CASE("both directions of a connection go on at once", "[engine][W3]") {
   CHECK(world.verdict() == "");
 }
 
-TEST_CASE("request and end of stream in one segment are both delivered, and the answer still goes out", "[engine][E9]") {
+TEST_CASE("a request and the end of its stream in one segment both arrive, and the answer goes out", "[engine][E9]") {
   const Kind kind = GENERATE(from_range(all_kinds()));
   const bool read_first = GENERATE(false, true);
   CAPTURE(kind_name(kind), read_first);

@@ -12,7 +12,8 @@ namespace {
 // A server that answers each message of kMessage bytes with itself, and a client that checks what comes back.
 constexpr size_t kMessage = 64;
 struct Echo {
-  Echo(World& world, uint64_t seed) : conn(world), pattern(seed), check(world.ledger(), seed, "echo " + std::to_string(seed)) {
+  Echo(World& world, uint64_t seed)
+      : conn(world), pattern(seed), check(world.ledger(), seed, "echo " + std::to_string(seed)) {
     peer = world.pair(conn.socket);
     conn.reading = true;
     conn.on_recv = [this](Conn& c) {

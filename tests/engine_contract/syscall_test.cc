@@ -1,5 +1,5 @@
-// The N-th system call fails, for every N: whatever it is, nothing crashes, each op completes once, memory and descriptors
-// come back. And interrupted calls (EINTR) change nothing at all.
+// The N-th system call fails, for every N: whatever it is, nothing crashes, each op completes once, memory and
+// descriptors come back. And interrupted calls (EINTR) change nothing at all.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 
@@ -83,6 +83,36 @@ struct Outcome {
   bool stuck = false;
 };
 
+void relay_some(World& world, Socket& from, Socket& to, Peer& source, Peer& target, Outcome& outcome) {
+  struct Relay : RelayOp { World* world = nullptr; bool done = false; } relay;
+  relay.world = &world;
+  relay.socket = &from;
+  relay.to = &to;
+  constexpr uint64_t kTotal = 900'000;
+  relay.want = kTotal;
+  relay.complete = [](Op& op) noexcept {
+    auto& self = static_cast<Relay&>(op);
+    self.world->ledger().completed(op);
+    self.done = true;
+  };
+  world.submit(relay);
+  const Pattern pattern(3);
+  StreamCheck check(world.ledger(), 3, "relayed");
+  uint64_t fed = 0;
+  std::string bytes;
+  outcome.stuck |= !world.run([&] {
+    if (fed < kTotal) {
+      const int64_t n = source.send(pattern.bytes(fed, std::min<uint64_t>(kTotal - fed, 65536)));
+      if (n > 0) fed += static_cast<uint64_t>(n);
+    }
+    bytes.clear();
+    target.drain(&bytes);
+    check.feed(bytes);
+    return relay.done && check.count() >= relay.moved_out;
+  });
+  outcome.whole &= relay.result == 0 && check.count() == kTotal;
+}
+
 // A life in small: accept, connect, both directions, a relay, a cancel, close. It goes on as far as it can.
 Outcome live(World& world) {
   Outcome outcome;
@@ -138,31 +168,7 @@ Outcome live(World& world) {
     outcome.whole = false;
   }
   if (!acceptor.sockets.empty() && conn.socket.fd >= 0 && far != nullptr && conn.socket.in_flight == 0) {
-    struct Relay : RelayOp { World* world = nullptr; bool done = false; } relay;
-    relay.world = &world;
-    relay.socket = acceptor.sockets[0].get();
-    relay.to = &conn.socket;
-    relay.want = 900'000;
-    relay.complete = [](Op& op) noexcept {
-      auto& self = static_cast<Relay&>(op);
-      self.world->ledger().completed(op);
-      self.done = true;
-    };
-    world.submit(relay);
-    const Pattern pattern(3);
-    uint64_t fed = 0, got = 0;
-    std::string bytes;
-    wait([&] {
-      if (fed < 900'000) {
-        const int64_t n = peer->send(pattern.bytes(fed, std::min<uint64_t>(900'000 - fed, 65536)));
-        if (n > 0) fed += static_cast<uint64_t>(n);
-      }
-      bytes.clear();
-      far->drain(&bytes);
-      got += bytes.size();
-      return relay.done && (got >= relay.moved_out);
-    });
-    outcome.whole &= relay.result == 0 && got == 900'000;
+    relay_some(world, *acceptor.sockets[0], conn.socket, *peer, *far, outcome);
   } else {
     outcome.whole = false;
   }

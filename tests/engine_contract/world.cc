@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <stdexcept>
@@ -127,7 +126,8 @@ namespace {
 // For whoever debugs one engine: WEIR_CONTRACT_ENGINE=io_uring ./engine_contract. Unset, as in CI, it is all of them.
 std::vector<Kind> chosen(std::vector<Kind> kinds) {
   const char* only = std::getenv("WEIR_CONTRACT_ENGINE");
-  if (only != nullptr) std::erase_if(kinds, [&](Kind kind) { return std::string_view(kind_name(kind)).substr(0, std::strlen(only)) != only; });
+  const auto other = [&](Kind kind) { return !std::string_view(kind_name(kind)).starts_with(only); };
+  if (only != nullptr) std::erase_if(kinds, other);
   return kinds;
 }
 }  // namespace
@@ -274,7 +274,8 @@ std::unique_ptr<Peer> World::connect(const Address& to) {
 std::unique_ptr<PeerListener> World::serve(bool unix_socket) {
   if (simulated()) {
     const std::string port = std::to_string(sim_ports_++);
-    return std::make_unique<SimListener>(*network_, *Address::parse(unix_socket ? "unix:/sim/" + port : "127.0.0.1:" + port));
+    const std::string at = unix_socket ? "unix:/sim/" + port : "127.0.0.1:" + port;
+    return std::make_unique<SimListener>(*network_, *Address::parse(at));
   }
   Address address;
   const int fd = real_listen(address, unix_socket);
@@ -382,7 +383,7 @@ void Conn::sent_some(Op& op) noexcept {
   ++c.served[static_cast<size_t>(op.engine)];
   if (op.result == 0) c.world.ledger().wrong("send: completed without progress");
   if (op.result < 0) c.send_error = -op.result;
-  if (op.result > 0 && static_cast<size_t>(op.result) > c.out.bytes()) c.world.ledger().wrong("send: more than there was");
+  if (op.result > static_cast<int64_t>(c.out.bytes())) c.world.ledger().wrong("send: more than there was");
   if (op.result <= 0) return;
   c.sent += static_cast<uint32_t>(op.result);
   c.out.consume(static_cast<uint32_t>(op.result));

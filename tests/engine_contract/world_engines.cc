@@ -20,7 +20,7 @@ std::unique_ptr<Engine> make_engine(Loop& loop, EngineKind kind, SimNetwork* net
       UringOptions options;
       options.probe = &probe;
       auto engine = make_uring_engine(loop.slabs(), options);
-      if (!engine) throw std::runtime_error("io_uring: " + engine.error().text);  // a machine without it fails: nothing is skipped
+      if (!engine) throw std::runtime_error("io_uring: " + engine.error().text);  // not skipped
       return std::move(*engine);
     }
     case EngineKind::sim:
