@@ -18,6 +18,9 @@ constexpr size_t kOutBytesMax = 256u << 10;      // unsent output that an exchan
 // While draining an idle connection is kept this long after its last answer: a request that crosses our close would be lost.
 constexpr Duration kDrainIdle = std::chrono::seconds(1);
 constexpr size_t kReadAheadBytes = kSlabBytes;   // pipelined input held while an exchange runs
+// So long after the kernel took bytes for the last time the peer's acknowledgements are noted; `write` counts from that note.
+// Those that were still on their way when the kernel took the bytes would otherwise pass for a reader, once.
+constexpr Duration kFirstLook = std::chrono::seconds(1);
 }  // namespace
 
 ServerConn::ServerConn(ExchangeContext& context, ServerConnHost& host, const ServerPolicy& policy, ServerStats& stats, int fd,
@@ -222,7 +225,8 @@ TimePoint ServerConn::read_due() const noexcept {
 TimePoint ServerConn::write_due() const noexcept {
   if (!owes()) return kNever;
   const bool own = exchange_ != nullptr && exchange_->client_timeouts != nullptr;
-  return after(sent_at_, own ? exchange_->client_timeouts->write : policy_.timeouts.write);
+  const Duration write = own ? exchange_->client_timeouts->write : policy_.timeouts.write;
+  return looked_at_ > sent_at_ ? after(looked_at_, write) : after(sent_at_, write < kFirstLook ? write : kFirstLook);
 }
 
 void ServerConn::arm_timer() noexcept {
@@ -244,9 +248,9 @@ void ServerConn::due_entry(Timer& timer) noexcept {
 void ServerConn::write_timed_out() noexcept {
   // The kernel took nothing new, but the peer still reads what it had; or a relay moved bytes without telling.
   const uint64_t progress = transport_.acked_bytes() + (relay_out_ ? out->consumed() : 0);
-  if (progress > progress_seen_) {
+  if (looked_at_ <= sent_at_ || progress != progress_seen_) {
     progress_seen_ = progress;
-    sent_at_ = loop_.now();
+    looked_at_ = loop_.now();
     return;
   }
   count_timeout(ServerTimeoutKind::write);

@@ -130,9 +130,10 @@ class ServerConn final : public Stream, public TransportOwner {
   bool relay_out_ = false;
   bool broken_ = false;           // output could not be written for want of memory: what stands in it is not a message
   uint64_t body_bytes_ = 0;
-  uint64_t progress_seen_ = 0;    // of what we owe, at the last look
+  uint64_t progress_seen_ = 0;    // of what we owe, at looked_at_
   TimePoint since_;               // when the state that the read deadline counts from began, or its last byte came
   TimePoint sent_at_;             // last progress of what we owe
+  TimePoint looked_at_{};         // later than sent_at_: when the peer's acknowledgements were noted
   Work work_;
   Due due_;
   Address peer_;

@@ -1,0 +1,232 @@
+#include "tests/sim/proxy.h"
+
+#include <stdexcept>
+
+#include "config/load.h"
+#include "tests/sim/heap.h"
+
+namespace weir::simtest {
+
+namespace {
+
+// The simulation allocates as it likes: what happens inside the engine does not count.
+class UncountedEngine final : public Engine {
+ public:
+  explicit UncountedEngine(std::unique_ptr<Engine> inner) : inner_(std::move(inner)) {}
+  EngineKind kind() const noexcept override { return inner_->kind(); }
+  Turn turn(OpList& submitted, OpList& cancelled, OpList& completed, const Wait& wait) noexcept override {
+    const HeapPause pause;
+    return inner_->turn(submitted, cancelled, completed, wait);
+  }
+  int open(const Address& to) noexcept override { const HeapPause pause; return inner_->open(to); }
+  void shutdown(Socket& socket, ShutdownHow how) noexcept override { const HeapPause pause; inner_->shutdown(socket, how); }
+  void close(Socket& socket, bool reset) noexcept override { const HeapPause pause; inner_->close(socket, reset); }
+  void leave(Socket& socket) noexcept override { const HeapPause pause; inner_->leave(socket); }
+  uint64_t acked_bytes(const Socket& socket) noexcept override { const HeapPause pause; return inner_->acked_bytes(socket); }
+  void relay_quiet(RelayOp& op) noexcept override { const HeapPause pause; inner_->relay_quiet(op); }
+  void set_wake(int fd) noexcept override { inner_->set_wake(fd); }
+  std::string tier() const override { return inner_->tier(); }
+
+ private:
+  std::unique_ptr<Engine> inner_;
+};
+
+std::string config_text(const Proxy::Options& options) {
+  std::string text = "version: 1\nlisteners: [{bind: \"" + std::string(kFront) + "\"}]\n" + options.routes;
+  text += "upstreams:\n  app:\n    servers: [";
+  for (const auto& server : options.servers) text += "\"" + server + "\", ";
+  text += "]\ntimeouts: {" + options.timeouts + "}\n" + options.more;
+  return text;
+}
+
+config::Snapshot load(const std::string& text) {
+  const config::Environment nothing{[](const std::string&) { return std::nullopt; },
+                                    [](const std::string&) { return std::unexpected(std::string("no files here")); },
+                                    [](const std::string&) { return std::vector<std::string>(); }};
+  auto result = config::load_text(text, "t.yaml", nothing);
+  if (!result) throw std::runtime_error(result.error().text());
+  return std::move(*result);
+}
+
+}  // namespace
+
+Address address_of(const std::string& text) { return *Address::parse(text); }
+
+// ---- Client
+
+Client::Client(Proxy& proxy) : peer(proxy.network.connect_peer(address_of(kFront))) {
+  peer.on_event = [this](SimPeer& p) {
+    in.feed(std::exchange(p.received, {}));
+    if (p.ended()) in.ended();
+    if (on_change) on_change(*this);
+  };
+}
+
+void Client::get(const std::string& path, const std::string& more) {
+  in.asked("GET");
+  send("GET " + path + " HTTP/1.1\r\nHost: a\r\n" + more + "\r\n");
+}
+
+void Client::post(std::string_view body, const std::string& more) {
+  in.asked("POST");
+  send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more + "\r\n");
+  send(body);
+}
+
+// ---- Origin
+
+Origin::Origin(Proxy& p, const std::string& text) : proxy(p), address(address_of(text)) {
+  on_request = [](Conn& conn, Message&) { conn.answer("hello"); };
+  start();
+}
+
+void Origin::start() {
+  proxy.network.serve(address, [this](SimPeer& accepted) {
+    Conn& conn = conns.emplace_back(*this, accepted);
+    accepted.on_event = [this, &conn](SimPeer& peer) {
+      conn.in.feed(std::exchange(peer.received, {}));
+      if (on_change) on_change(conn);
+      while (conn.served < conn.in.complete()) {
+        Message& request = conn.in.messages[conn.served++];
+        ++requests;
+        if (on_request) on_request(conn, request);
+      }
+      if (peer.ended() && !on_change) peer.close();
+    };
+    if (on_accept) on_accept(conn);
+  });
+}
+
+void Origin::stop() { proxy.network.stop_serving(address); }
+
+void Origin::Conn::answer(std::string_view body, const std::string& more, int status) {
+  peer.send("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more + "\r\n");
+  peer.send(body);
+}
+
+// ---- Proxy
+
+Proxy::Proxy(const Options& options)
+    : network(SimNetwork::Options{.seed = options.seed, .link = options.link, .faults = options.faults}),
+      loop(network.clock(), Loop::Options{.slab_bytes_max = options.slab_bytes_max, .gather = false}), exchanges(loop),
+      pools(exchanges), options_(options), connections_left_(options.connections),
+      host_{loop, exchanges, conns, forwarder_, connections_left_, [](void*) noexcept {}, this} {
+  std::unique_ptr<Engine> engine = std::make_unique<SimEngine>(network, loop.slabs());
+  if (options.heap) engine = std::make_unique<UncountedEngine>(std::move(engine));
+  loop.add_engine(std::move(engine));
+  exchanges.limits = options.pipes;
+  adopt_runtime();
+  const config::Snapshot& config = current_.runtime->config;
+  const std::string& name = config.listeners[0].name;
+  listener_stats_ = &registry_.listeners.at(name, 0);
+  upstream_stats_ = &registry_.upstreams.at("app", 0);
+  listener_ = std::make_unique<Listener>(host_, name, EngineKind::sim, *listener_stats_);
+  listener_->configure(0, current_, request_limits(config), config.limits.request_body_bytes,
+                       server_timeouts(config.listeners[0].timeouts));
+  listener_->add_socket(kFront, network.listen(address_of(kFront)));
+}
+
+Proxy::~Proxy() { verdict(); }
+
+void Proxy::adopt_runtime() {
+  config::Snapshot config = load(config_text(options_));
+  const Addresses addresses = resolve_all(config);
+  current_.runtime = compile(std::move(config), addresses, 1, 1, registry_);
+  for (const UpstreamPlan& plan : current_.runtime->upstreams) {
+    WorkerRuntime::Rotation rotation;
+    for (const Endpoint& endpoint : plan.endpoints) {
+      WorkerRuntime::Target target{&endpoint, &pools.at(endpoint.address)};
+      target.pool->seen = 1;
+      rotation.weight_total += endpoint.weight;
+      rotation.targets.push_back(target);
+    }
+    current_.upstreams.push_back(std::move(rotation));
+  }
+  for (const RoutePlan& route : current_.runtime->routes) current_.route_currents.emplace_back(route.targets.size(), 0);
+}
+
+Origin& Proxy::origin(const std::string& text) {
+  for (Origin& one : origins_)
+    if (one.address.text() == text) return one;
+  return origins_.emplace_back(*this, text);
+}
+
+bool Proxy::run(const std::function<bool()>& done) {
+  Loop* const loops[] = {&loop};
+  return network.run_until(loops, done);
+}
+
+void Proxy::run_for(Duration time) {
+  Loop* const loops[] = {&loop};
+  network.run_for(loops, time);
+}
+
+bool Proxy::tick() {
+  const HeapCount count;
+  return loop.tick(std::chrono::milliseconds(10)) > 0;
+}
+
+void Proxy::drain() {
+  listener_->stop_accepting();
+  listener_->drain();
+}
+
+uint64_t Proxy::all_timeouts() const {
+  uint64_t all = 0;
+  for (const Counter& one : server().timeouts) all += one.get();
+  for (const Counter& one : upstream().client.timeouts) all += one.get();
+  return all;
+}
+
+size_t Proxy::pooled() const {
+  size_t count = 0;
+  for (const auto& target : current_.upstreams[0].targets) count += target.pool->idle();
+  return count;
+}
+
+uint64_t Proxy::growths() {
+  return loop.slabs().growths() + conns.growths() + pools.growths() + exchanges.exchanges.growths() + exchanges.trailers.growths();
+}
+
+// The scripts hold references to what a case has on its stack.
+void Proxy::silence() {
+  for (Client& client : clients_) client.peer.on_event = nullptr;
+  for (Origin& origin : origins_)
+    for (Origin::Conn& conn : origin.conns) conn.peer.on_event = nullptr;
+  for (Origin& origin : origins_) origin.stop();
+}
+
+std::string Proxy::verdict() {
+  if (over_) return {};
+  over_ = true;
+  silence();
+  network.faults() = SimFaults{};
+  listener_->stop_accepting();
+  listener_->cut(make_fault(What::shutting_down));
+  std::string wrong;
+  const auto expect = [&](bool holds, const std::string& what, uint64_t count) {
+    if (!holds) wrong += what + " (" + std::to_string(count) + "); ";
+  };
+  const auto nothing_open = [&] {
+    pools.close_idle();
+    return listener_->empty() && pools.open() == 0;
+  };
+  expect(run(nothing_open), "connections never end", conns.in_use() + pools.open());
+  run_for(std::chrono::milliseconds(1));
+  const ExchangeStats& e = exchanges.stats;
+  expect(e.started.get() == e.ended.get(), "exchanges that did not end once", e.started.get() - e.ended.get());
+  expect(current_.exchanges == 0, "exchanges that hold the configuration", current_.exchanges);
+  expect(exchanges.exchanges.in_use() == 0, "exchange slots held", exchanges.exchanges.in_use());
+  expect(exchanges.trailers.in_use() == 0, "trailer slots held", exchanges.trailers.in_use());
+  expect(exchanges.pipes.audits_failed.get() == 0, "pipe audits failed", exchanges.pipes.audits_failed.get());
+  expect(conns.in_use() == 0 && server().open.get() == 0, "client connections left", conns.in_use());
+  expect(upstream().client.open.get() == 0, "origin connections counted open", upstream().client.open.get());
+  expect(loop.ops_in_flight() == 0, "ops in flight", loop.ops_in_flight());
+  expect(network.descriptors() == 0, "descriptors open", network.descriptors());
+  expect(slabs() == 0, "slabs held", slabs());
+  expect(connections_left_.load() == options_.connections, "connection allowance lost",
+         static_cast<uint64_t>(options_.connections - connections_left_.load()));
+  return wrong;
+}
+
+}  // namespace weir::simtest
