@@ -85,14 +85,14 @@ def test_client_leaves(t):
     weir = t.weir(origin)
     assert t.client().get("/").body == b"ok"
     t.clients[0].close()
-    fds = weir.open_fds()
+    sockets = len(weir.socket_inodes())
     for _ in range(20):
         client = t.client(rcvbuf=16384)
         client.request("GET", "/big")
         client.head()
         client.close()
     wait_until("the origin's big answers are given up", lambda: origin.open_connections <= 1)
-    wait_until("weir closed what belonged to them", lambda: weir.open_fds() <= fds)
+    wait_until("weir closed what belonged to them", lambda: len(weir.socket_inodes()) <= sockets)
     assert t.client().get("/").body == b"ok"
 
 
