@@ -9,13 +9,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "engines/address.h"
+#include "engines/socket.h"
 
 namespace weir {
 
 namespace {
 
+constexpr int kReceiveBufferBytes = 2 << 20;  // the kernel doubles it for its own bookkeeping
 constexpr int kBacklog = 4096;  // the kernel lowers it to net.core.somaxconn
 
 Address any_address(uint16_t port, bool v6) {
@@ -36,6 +39,21 @@ Address any_address(uint16_t port, bool v6) {
 
 void set(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); }
 
+long first_number(const char* path, int skip) {
+  std::ifstream file(path);
+  long number = 0;
+  for (int i = 0; i <= skip; ++i) file >> number;
+  return file ? number : 0;
+}
+
+// Where the kernel would let an upload's receive buffer grow far beyond what a stalled origin should hold (tcp_rmem), it is bounded;
+// but a buffer that we set no longer tunes itself, so only where net.core.rmem_max allows the whole of it.
+bool receive_buffer_bound() {
+  static const bool bound = first_number("/proc/sys/net/ipv4/tcp_rmem", 2) > 3L * kReceiveBufferBytes &&
+                            first_number("/proc/sys/net/core/rmem_max", 0) >= kReceiveBufferBytes;
+  return bound;
+}
+
 // A socket file that nobody listens on is a leftover of a process that died.
 bool stale(const Address& address) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -52,7 +70,10 @@ int listen_on(const Address& address, bool dual_stack) {
   if (!address.is_unix()) {
     set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
-    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);  // accepted sockets inherit it
+    // Accepted sockets inherit these.
+    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentLowatBytes);
+    if (receive_buffer_bound()) set(fd, SOL_SOCKET, SO_RCVBUF, kReceiveBufferBytes);
   }
   if (address.family() == AF_INET6) set(fd, IPPROTO_IPV6, IPV6_V6ONLY, dual_stack ? 0 : 1);
   if (bind(fd, &address.any, address.length) != 0 || listen(fd, kBacklog) != 0) {

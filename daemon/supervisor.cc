@@ -83,16 +83,17 @@ int Supervisor::start() {
   }
   const log::Level level = level_of(options_.log_level.value_or(loaded->log.level));
   log::start(level, format_of(loaded->log.format));
-  for (const config::Problem& warning : loaded->warnings) log::warn(warning.text());
+  for (const config::Problem& warning : loaded->warnings) later([text = warning.text()] { log::warn(text); });
   size_t workers = loaded->workers == 0 ? system::usable_cpus() : loaded->workers;
   const Addresses addresses = resolve_all(*loaded);
   memory_bytes_ = loaded->limits.memory_bytes.value_or(system::usable_memory_bytes() / 2);
   runtime_ = compile(std::move(*loaded), addresses, 1, workers, registry_);
-  for (const std::string& name : runtime_->unresolved)
-    log::warn("a server's name does not resolve; it is left out and tried again", {{"server", name}});
-  if (const int failed = start_sockets(); failed != 0) return failed;
-  if (const int failed = start_engines(); failed != 0) return failed;
-  if (const int failed = start_workers(); failed != 0) return failed;
+  later([this] { warn_unresolved(); });
+  int failed = start_sockets();
+  if (failed == 0) failed = start_engines();
+  if (failed == 0) failed = start_workers();
+  for (const auto& line : std::exchange(later_, {})) line();
+  if (failed != 0) return failed;
   start_admin();
   last_reload_unix_ = time(nullptr);
   publish();
@@ -117,9 +118,10 @@ int Supervisor::start_sockets() {
   connections_max_ = std::min<int64_t>(static_cast<int64_t>(config.limits.connections), std::max<int64_t>(carried, 8));
   connections_left_ = connections_max_;
   if (static_cast<uint64_t>(connections_max_) < config.limits.connections)
-    (config.limits.connections_set ? log::warn : log::info)(
-        "connections are limited by RLIMIT_NOFILE",
-        {{"limit", std::to_string(connections_max_)}, {"descriptors", std::to_string(descriptors)}});
+    later([this, descriptors, set = config.limits.connections_set] {
+      log::write(set ? log::Level::warn : log::Level::info, "connections are limited by RLIMIT_NOFILE",
+                 {{"limit", std::to_string(connections_max_)}, {"descriptors", std::to_string(descriptors)}});
+    });
   if (auto bound = sockets_.open(binds_of(config), workers); !bound) {
     log::error(bound.error());
     return kExitCannotBind;
@@ -130,7 +132,7 @@ int Supervisor::start_sockets() {
       log::error(bound.error());
       return kExitCannotBind;
     }
-    log::warn(bound.error() + "; going on without an admin socket");
+    later([text = bound.error()] { log::warn(text + "; going on without an admin socket"); });
   } else if (config.admin.bind.is_unix()) {
     chmod(config.admin.bind.unix_path.c_str(), 0660);
   }
@@ -146,7 +148,7 @@ int Supervisor::start_sockets() {
       return kExitFailure;
     }
   } else if (system::is_root()) {
-    log::warn("running as root: set `user` to give that up after binding");
+    later([] { log::warn("running as root: set `user` to give that up after binding"); });
   }
   return 0;
 }
@@ -180,7 +182,7 @@ int Supervisor::start_engines() {
     log::error("engine io_uring cannot be used: " + uring_refusal_);
     return kExitFailure;
   }
-  log::info("adaptive listeners serve on epoll: " + uring_refusal_);
+  later([this] { log::info("adaptive listeners serve on epoll: " + uring_refusal_); });
   return 0;
 }
 
@@ -219,11 +221,23 @@ int Supervisor::start_workers() {
   return 0;
 }
 
+void Supervisor::warn_unresolved() {
+  for (const std::string& name : runtime_->unresolved)
+    log::warn("a server's name does not resolve; it is left out and tried again", {{"server", name}});
+}
+
 void Supervisor::log_identity() {
+  std::string engines;
+  for (const EngineKind kind : {EngineKind::epoll, EngineKind::uring}) {
+    if (workers_.front()->engine_tier(kind).empty()) continue;
+    if (!engines.empty()) engines += ',';
+    engines += engine_name(kind);
+  }
   log::info("weir " WEIR_VERSION " started", {{"pid", std::to_string(getpid())},
                                              {"config", options_.config_path},
                                              {"hash", runtime_->config.hash},
                                              {"workers", std::to_string(workers_.size())},
+                                             {"engines", engines},
                                              {"memory_budget_bytes", std::to_string(memory_bytes_)},
                                              {"connections_max", std::to_string(connections_max_)}});
   for (const config::Listener& listener : runtime_->config.listeners) {
@@ -395,8 +409,7 @@ std::string Supervisor::take(config::Snapshot config, const Addresses& addresses
   for (const config::Problem& warning : config.warnings) log::warn(warning.text());
   log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
   runtime_ = compile(std::move(config), addresses, runtime_->generation + 1, workers_.size(), registry_);
-  for (const std::string& name : runtime_->unresolved)
-    log::warn("a server's name does not resolve; it is left out and tried again", {{"server", name}});
+  warn_unresolved();
   publish();
   watch_names();
   return {};

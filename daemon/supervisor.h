@@ -55,6 +55,8 @@ class Supervisor {
   int start_workers();
   void start_admin();
   void log_identity();
+  void warn_unresolved();
+  void later(std::function<void()> line) { later_.push_back(std::move(line)); }
   void publish();
   std::vector<config::SocketName> binds_of(const config::Snapshot& config) const;
   void on_signal(int number);
@@ -88,6 +90,7 @@ class Supervisor {
   bool helper_busy_ = false;
   bool reload_again_ = false;
   Later delay_over_, grace_over_, names_due_;
+  std::vector<std::function<void()>> later_;             // lines of the start that the identity line must precede
   DrainStage stage_ = DrainStage::serving;
   bool drain_without_limit_ = false;
   size_t emptied_ = 0;

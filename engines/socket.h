@@ -9,6 +9,9 @@
 
 namespace weir {
 
+// What may wait in the kernel beyond the peer's window (TCP_NOTSENT_LOWAT): more would be memory and delay, not speed.
+inline constexpr int kNotSentLowatBytes = 256 << 10;
+
 struct Op;
 
 enum class EngineKind : uint8_t { epoll, uring, sim };

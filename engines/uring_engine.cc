@@ -131,7 +131,7 @@ void UringEngine::on_completion(uint64_t data, int32_t res, unsigned flags) noex
       return;
     case Kind::relay_ready:
     case Kind::relay_gone:
-      if (Op* op = live<Op>(data)) on_relay(static_cast<RelayOp&>(*op), kind);
+      if (Op* op = live<Op>(data)) on_relay(static_cast<RelayOp&>(*op), kind, res, flags);
       return;
     case Kind::accept: {
       AcceptSlot& slot = *pointer_of<AcceptSlot>(data);

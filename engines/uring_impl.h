@@ -127,11 +127,12 @@ class UringEngine final : public Engine {
   bool deliver(AcceptSlot& slot) noexcept;
 
   void step_relay(RelayOp& op) noexcept;
-  bool poll_for(RelayOp& op, Kind kind, int fd, short events) noexcept;
+  bool poll_for(RelayOp& op, Kind kind, int fd, short events, bool multishot) noexcept;
   void finish_relay(RelayOp& op) noexcept;
   static bool relay_ended(const RelayOp& op) noexcept;
   void cancel_relay(RelayOp& op) noexcept;
-  void on_relay(RelayOp& op, Kind kind) noexcept;
+  void on_relay(RelayOp& op, Kind kind, int result, unsigned flags) noexcept;
+  void end_with_socket_error(RelayOp& op) noexcept;
   void run_relays() noexcept;
 
   SlabPool& pool_;

@@ -12,6 +12,8 @@ namespace weir::uring {
 // By readiness: at most one poll brings the source or the target (noted in socket->reader), and a second one, armed the
 // first time the source has nothing, tells when the target dies (noted in to->writer): a silent source would hide that
 // for ever. A relay that has ended completes when neither is in the kernel any more.
+// The second one is multishot: the kernel adds POLLRDHUP to every poll, and a peer that has only finished sending still reads.
+// Such an event comes once and the poll stays; a one-shot poll would have to be armed again and would fire again at once.
 
 void UringEngine::step_relay(RelayOp& op) noexcept {
   uint32_t budget = kRelayBytesPerTurn;
@@ -20,14 +22,14 @@ void UringEngine::step_relay(RelayOp& op) noexcept {
     case RelayStep::failed: return finish_relay(op);
     case RelayStep::again: return ready_relays_.push_back(&op);
     case RelayStep::want_source_readable:
-      if (op.to->writer != &op && poll_for(op, Kind::relay_gone, op.to->fd, 0)) op.to->writer = &op;
-      if (poll_for(op, Kind::relay_ready, op.socket->fd, POLLIN))
+      if (op.to->writer != &op && poll_for(op, Kind::relay_gone, op.to->fd, 0, true)) op.to->writer = &op;
+      if (poll_for(op, Kind::relay_ready, op.socket->fd, POLLIN, false))
         op.socket->reader = &op;
       else
         ready_relays_.push_back(&op);
       return;
     case RelayStep::want_target_writable:
-      if (poll_for(op, Kind::relay_ready, op.to->fd, POLLOUT))
+      if (poll_for(op, Kind::relay_ready, op.to->fd, POLLOUT, false))
         op.socket->reader = &op;
       else
         ready_relays_.push_back(&op);
@@ -35,10 +37,11 @@ void UringEngine::step_relay(RelayOp& op) noexcept {
   }
 }
 
-bool UringEngine::poll_for(RelayOp& op, Kind kind, int fd, short events) noexcept {
+bool UringEngine::poll_for(RelayOp& op, Kind kind, int fd, short events, bool multishot) noexcept {
   io_uring_sqe* sqe = ring_.sqe();
   if (sqe == nullptr) return false;
-  io_uring_prep_poll_add(sqe, fd, static_cast<unsigned>(events));
+  if (multishot && has(UringFeature::multishot_poll)) io_uring_prep_poll_multishot(sqe, fd, static_cast<unsigned>(events));
+  else io_uring_prep_poll_add(sqe, fd, static_cast<unsigned>(events));
   sqe->user_data = cookie_of(kind, op);
   return true;
 }
@@ -61,19 +64,31 @@ void UringEngine::cancel_relay(RelayOp& op) noexcept {
   finish_relay(op);
 }
 
-void UringEngine::on_relay(RelayOp& op, Kind kind) noexcept {
+void UringEngine::on_relay(RelayOp& op, Kind kind, int result, unsigned flags) noexcept {
+  const bool alive = kind == Kind::relay_gone && result >= 0 && (result & (POLLERR | POLLHUP)) == 0;
+  if ((flags & IORING_CQE_F_MORE) != 0) {  // the poll of a target goes on
+    if (alive || relay_ended(op)) return;
+    std::erase(ready_relays_, &op);
+    end_with_socket_error(op);
+    return finish_relay(op);
+  }
   (kind == Kind::relay_ready ? op.socket->reader : op.to->writer) = nullptr;
   if (relay_ended(op)) {
     if (op.socket->reader != &op && op.to->writer != &op) complete(op, op.result);
     return;
   }
   if (kind == Kind::relay_ready) return ready_relays_.push_back(&op);
+  if (alive || result == -ECANCELED) return;  // armed again when the source next has nothing
   std::erase(ready_relays_, &op);
+  end_with_socket_error(op);
+  finish_relay(op);
+}
+
+void UringEngine::end_with_socket_error(RelayOp& op) noexcept {
   int error = 0;
   socklen_t length = sizeof error;
   if (sys->getsockopt(op.to->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   relay_end(op, pipes_, error != 0 ? -error : -EPIPE, true);
-  finish_relay(op);
 }
 
 // Each once; those over their budget come again in the next turn.

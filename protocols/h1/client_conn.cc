@@ -127,7 +127,7 @@ void ClientConn::read_body() noexcept {
     fail(bad == What::out_of_memory ? bad : What::response_framing);
     return;
   }
-  if (!transport_.at_eof() || !inbound_.in.empty() || inbound_.relaying || inbound_.body_done()) return;
+  if (!transport_.at_eof() || !inbound_.body_cut_short()) return;
   if (inbound_.reader.eof() == BodyReader::State::done) in->end(nullptr);
   else fail(What::response_short);
 }
@@ -179,7 +179,7 @@ TimePoint ClientConn::due() const noexcept {
         if (!request_ended_ && !owes()) return kNever;  // the client's turn: its own deadline stands
         return head_received_ && request_ended_ && !owes() ? kNever : after(since_, timeouts_.response);
       }
-      if (in == nullptr || inbound_.body_done() || inbound_.granted <= in->delivered()) return kNever;
+      if (in == nullptr || inbound_.body_done() || (!inbound_.relaying && inbound_.body_want(in) == 0)) return kNever;
       return after(since_, inbound_.reader.kind() == BodyKind::length ? timeouts_.origin_body : timeouts_.stream_idle);
     case State::closing: return kNever;
   }
@@ -334,11 +334,12 @@ void ClientConn::detach() noexcept {
 }
 
 bool ClientConn::source_live() const noexcept {
-  return inbound_.relaying || transport_.reading() || work_.dirty || !inbound_.in.empty() || transport_.at_eof();
+  return inbound_.relaying || transport_.reading() || work_.dirty || !inbound_.in.empty() || transport_.at_eof() ||
+         state_ == State::closing;
 }
 
 bool ClientConn::sink_live() const noexcept {
-  return owes() || work_.dirty || state_ == State::connecting || write_failed_ || room() > 0;
+  return owes() || work_.dirty || state_ == State::connecting || write_failed_ || state_ == State::closing || room() > 0;
 }
 
 Socket* ClientConn::relay_source(uint64_t* left) noexcept {

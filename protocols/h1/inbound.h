@@ -25,15 +25,22 @@ struct Inbound {
     granted = 0;
     relaying = delivered_now = false;
   }
+  // After the peer's end of file: nothing here can complete the body any more.
+  bool body_cut_short() const noexcept {
+    return !relaying && !body_done() && (in.empty() || reader.state() == BodyReader::State::trailers);
+  }
   bool body_done() const noexcept { return reader.state() == BodyReader::State::done; }
 
   // Moves what may be moved from `in` to the pipe, and passes the end on. `trailers` is asked for only when a trailer section
   // comes. Returns none, or what is wrong with the body.
   What move_body(Pipe& pipe, Exchange& exchange, bool from_client, const HeadLimits& limits, SlabPool& pool) noexcept;
 
-  // How much to receive now for the body: 0 while the grant is used up, something is still unread here, or a relay reads.
+  // How much to receive now for the body: 0 while the grant is used up, something is still unread here, or a relay reads. A trailer
+  // section is no body: it is read to its end whatever the grant.
   uint32_t body_want(const Pipe* pipe) const noexcept {
-    if (relaying || pipe == nullptr || !in.empty() || granted <= pipe->delivered()) return 0;
+    if (relaying || pipe == nullptr) return 0;
+    if (reader.state() == BodyReader::State::trailers) return kSlabBytes;
+    if (!in.empty() || granted <= pipe->delivered()) return 0;
     const uint64_t credit = granted - pipe->delivered();
     return credit < kReadBytesMax ? static_cast<uint32_t>(credit) : kReadBytesMax;
   }

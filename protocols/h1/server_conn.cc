@@ -101,7 +101,7 @@ bool ServerConn::read_head() noexcept {
   first_ = false;
   state_ = State::exchange;
   since_ = loop_.now();
-  head_sent_ = false;
+  head_sent_ = request_bad_ = false;
   body_bytes_ = 0;
   stats_.requests.add();
   context_.stats.started.add();
@@ -122,15 +122,17 @@ bool ServerConn::read_head() noexcept {
   return true;
 }
 
-// The request can no longer be read to its end: this connection closes after the answer.
+// The request can no longer be read to its end: this connection closes after the answer. Told once: the answer to it is on its
+// way then, and a second fault would cut it.
 void ServerConn::request_failed(What what, bool answerable) noexcept {
+  request_bad_ = true;
   close_after_ = true;
   linger_ = true;
   if (exchange_ != nullptr) exchange_->client_failed(make_fault(what), answerable);
 }
 
 bool ServerConn::run_exchange() noexcept {
-  if (exchange_ != nullptr && in != nullptr) {
+  if (exchange_ != nullptr && in != nullptr && !request_bad_) {
     const uint64_t before = in->delivered();
     const What bad = inbound_.move_body(*in, *exchange_, true, policy_.head, loop_.slabs());
     if (in->delivered() != before) {
@@ -141,7 +143,7 @@ bool ServerConn::run_exchange() noexcept {
       request_failed(bad, true);
     } else if (body_bytes_ > policy_.request_body_max) {
       request_failed(What::body_too_large, true);
-    } else if (transport_.at_eof() && inbound_.in.empty() && !inbound_.relaying && !inbound_.body_done()) {
+    } else if (transport_.at_eof() && inbound_.body_cut_short()) {
       request_failed(What::client_closed, false);
     }
   }
@@ -209,7 +211,7 @@ TimePoint ServerConn::read_due() const noexcept {
     }
     case State::head: return after(since_, t.client_header);
     case State::exchange:
-      if (in == nullptr || inbound_.body_done() || inbound_.granted <= in->delivered()) return kNever;
+      if (in == nullptr || inbound_.body_done() || (!inbound_.relaying && inbound_.body_want(in) == 0)) return kNever;
       if (exchange_ != nullptr && exchange_->client_timeouts != nullptr) {
         const ClientSideTimeouts& own = *exchange_->client_timeouts;
         return after(since_, head_sent_ ? own.stream_idle : own.client_body);
@@ -271,7 +273,7 @@ void ServerConn::read_timed_out() noexcept {
         return;
       }
       state_ = State::exchange;
-      head_sent_ = false;
+      head_sent_ = request_bad_ = false;
       stats_.requests.add();
       context_.stats.started.add();
       inbound_.begin_body(BodyKind::none, 0);
@@ -403,10 +405,10 @@ void ServerConn::detach() noexcept {
 
 bool ServerConn::source_live() const noexcept {
   return inbound_.relaying || transport_.reading() || work_.dirty || !inbound_.in.empty() || transport_.at_eof() ||
-         inbound_.granted > 0;
+         transport_.closing();
 }
 
-bool ServerConn::sink_live() const noexcept { return owes() || work_.dirty || room() > 0; }
+bool ServerConn::sink_live() const noexcept { return owes() || work_.dirty || room() > 0 || transport_.closing(); }
 
 Socket* ServerConn::relay_source(uint64_t* left) noexcept {
   if (inbound_.reader.kind() != BodyKind::length || !inbound_.in.empty() || transport_.reading() || transport_.at_eof() ||

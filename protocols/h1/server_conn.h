@@ -124,6 +124,7 @@ class ServerConn final : public Stream, public TransportOwner {
   bool draining_ = false;
   bool close_after_ = false;
   bool linger_ = false;           // finishing: discard what still comes before closing
+  bool request_bad_ = false;      // what is still to come of it is of no use
   bool head_sent_ = false;        // the final response head of this exchange
   bool answering_ = false;        // send_head .. send_end
   BodyKind framing_ = BodyKind::none;  // of the response being sent
