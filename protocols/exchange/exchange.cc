@@ -176,7 +176,6 @@ void Exchange::client_failed(const Fault& fault, bool answerable) noexcept {
   if (answerable && state_ != ExchangeState::responding) {
     fault_ = fault;
     if (up_.opened()) up_.detach_sink();
-    if (up_.opened()) up_.detach_sink();
     if (origin_ != nullptr) std::exchange(origin_, nullptr)->abort(fault);
     fail(fault);
     return;

@@ -58,7 +58,7 @@ void ClientConn::connect_done(Op& op) noexcept {
 void ClientConn::begin(Exchange& exchange) noexcept {
   exchange_ = &exchange;
   engaged_ = true;
-  head_received_ = request_ended_ = reusable_ = false;
+  head_received_ = request_ended_ = reusable_ = answer_begun_ = false;
   method_ = exchange.request().method;
   if (state_ == State::idle) state_ = State::busy;
   ++uses_;
@@ -233,7 +233,9 @@ void ClientConn::fail(What what, int detail) noexcept {
   close_now();
   if (exchange == nullptr) return;
   exchange->origin_reused = reused();
-  exchange->origin_failed(make_fault(what, detail));
+  Fault fault = make_fault(what, detail);
+  if (answer_begun_) fault.retry = Retry::no;
+  exchange->origin_failed(fault);
 }
 
 void ClientConn::close_now() noexcept {
@@ -249,6 +251,7 @@ void ClientConn::close_now() noexcept {
 void ClientConn::close() noexcept { close_now(); }
 
 void ClientConn::on_bytes(Chain&& bytes) noexcept {
+  answer_begun_ = engaged_;
   if (state_ == State::busy && !head_received_) inbound_.head.append(inbound_.in, loop_.slabs(), std::move(bytes));
   else inbound_.in.append(std::move(bytes));
   touch();

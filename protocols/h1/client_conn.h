@@ -114,6 +114,7 @@ class ClientConn final : public Stream, public TransportOwner {
   Exchange* exchange_ = nullptr;
   State state_ = State::connecting;
   bool engaged_ = false;          // an exchange began and release() has not run yet
+  bool answer_begun_ = false;     // a byte of it came: what was asked may have been done, and is not asked again
   bool head_received_ = false;
   bool request_ended_ = false;
   bool reusable_ = false;         // the answer's head allows another exchange

@@ -211,7 +211,7 @@ TimePoint ServerConn::read_due() const noexcept {
     }
     case State::head: return after(since_, t.client_header);
     case State::exchange:
-      if (in == nullptr || inbound_.body_done() || (!inbound_.relaying && inbound_.body_want(in) == 0)) return kNever;
+      if (in == nullptr || request_bad_ || inbound_.body_done() || (!inbound_.relaying && inbound_.body_want(in) == 0)) return kNever;
       if (exchange_ != nullptr && exchange_->client_timeouts != nullptr) {
         const ClientSideTimeouts& own = *exchange_->client_timeouts;
         return after(since_, head_sent_ ? own.stream_idle : own.client_body);
@@ -299,7 +299,11 @@ void ServerConn::read_timed_out() noexcept {
 
 void ServerConn::on_bytes(Chain&& bytes) noexcept {
   stats_.bytes_in.add(bytes.bytes());
-  if (state_ == State::lingering) return;
+  if (state_ == State::lingering) {
+    bytes.clear();
+    touch();  // asks for more
+    return;
+  }
   if (state_ == State::idle || state_ == State::head) inbound_.head.append(inbound_.in, loop_.slabs(), std::move(bytes));
   else inbound_.in.append(std::move(bytes));
   touch();

@@ -32,7 +32,10 @@ struct Client {
   void get(const std::string& path = "/", const std::string& more = "");
   void post(std::string_view body, const std::string& more = "");      // with a content-length
   bool closed() const { return peer.ended() || peer.error() != 0; }
-  const Message& last() const { return in.messages.back(); }
+  const Message& last() const {
+    static const Message kNone;
+    return in.messages.empty() ? kNone : in.messages.back();
+  }
 
   SimPeer& peer;
   Wire in{Wire::Side::responses};
