@@ -90,7 +90,7 @@ struct RelayOp : Op {
   int pipe[2] = {-1, -1};
   uint32_t pipe_capacity = 0;
   bool lowat_set = false;
-  bool flowing = false;         // a read of kRelayLowat or more came since the mark was last touched
+  bool flowing = false;         // a large read came since the mark was last touched: wait for kRelayLowat at once
   bool source_ended = false;
   uint64_t lowat_mark = 0;      // moved_in at the last look of Loop's relay watch
   RelayOp* watch_next = nullptr;

@@ -10,6 +10,9 @@
 namespace weir {
 namespace {
 
+// A read of this much tells a bulk transfer from a trickle. When it was wrong, the mark is undone by Loop's relay watch.
+constexpr ssize_t kFlowingBytes = 16 << 10;
+
 void set_lowat(RelayOp& op, int bytes) noexcept {
   sys->setsockopt(op.socket->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
   op.lowat_set = bytes != 1;
@@ -23,7 +26,7 @@ Fill fill_pipe(RelayOp& op, size_t count) noexcept {
     const ssize_t got = sys->splice(op.socket->fd, op.pipe[1], count, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     if (got > 0) {
       op.moved_in += static_cast<uint64_t>(got);
-      if (got >= static_cast<ssize_t>(kRelayLowat)) op.flowing = true;
+      if (got >= kFlowingBytes) op.flowing = true;
       return Fill::some;
     }
     if (got == 0) return Fill::ended;

@@ -312,7 +312,7 @@ void ClientConn::send_head(const Head& head, std::span<const ExtraField> extra) 
 
 void ClientConn::send_body(Chain&& bytes) noexcept {
   if (!owes()) since_ = loop_.now();
-  if (framing_ != BodyKind::chunked) transport_.out().append(std::move(bytes));
+  if (framing_ != BodyKind::chunked) append_body(transport_.out(), loop_.slabs(), std::move(bytes));
   else if (!write_chunk(transport_.out(), loop_.slabs(), std::move(bytes))) broken_ = true;
   touch();
 }

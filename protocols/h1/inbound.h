@@ -12,6 +12,13 @@ namespace weir::h1 {
 
 inline constexpr uint32_t kReadBytesMax = 256u << 10;  // copying relays read in pieces of up to this
 
+// A small body joins the head that waits in `out`, so that both leave from one slab with a plain send(2).
+inline constexpr size_t kJoinBytes = 2048;
+inline void append_body(Chain& out, SlabPool& pool, Chain&& bytes) noexcept {
+  if (bytes.bytes() <= kJoinBytes) out.append_compact(pool, std::move(bytes));
+  else out.append(std::move(bytes));
+}
+
 struct Inbound {
   Chain in;
   HeadBuffer head;

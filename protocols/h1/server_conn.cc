@@ -384,7 +384,7 @@ void ServerConn::send_head(const Head& head, std::span<const ExtraField> extra) 
 
 void ServerConn::send_body(Chain&& bytes) noexcept {
   if (!owes()) sent_at_ = loop_.now();
-  if (framing_ != BodyKind::chunked) transport_.out().append(std::move(bytes));
+  if (framing_ != BodyKind::chunked) append_body(transport_.out(), loop_.slabs(), std::move(bytes));
   else if (!write_chunk(transport_.out(), loop_.slabs(), std::move(bytes))) broken_ = true;
   touch();
 }
