@@ -57,6 +57,7 @@ void Pipe::open(Loop& loop, Owner& owner, Stream* source, Stream* sink, const Pi
 void Pipe::attach_sink(Stream& sink) noexcept {
   WEIR_ASSERT(opened() && sink_ == nullptr);
   sink_ = &sink;
+  state_.finished = false;  // the end of an empty body may have been told to one that failed: this one hears it too
   touch();
 }
 

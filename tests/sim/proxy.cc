@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "config/load.h"
+#include "daemon/log.h"
 #include "tests/sim/heap.h"
 
 namespace weir::simtest {
@@ -111,6 +112,7 @@ Proxy::Proxy(const Options& options)
       loop(network.clock(), Loop::Options{.slab_bytes_max = options.slab_bytes_max, .gather = false}), exchanges(loop),
       pools(exchanges), options_(options), connections_left_(options.connections),
       host_{loop, exchanges, conns, forwarder_, connections_left_, [](void*) noexcept {}, this} {
+  log::set(log::Level::error, log::Format::text);
   std::unique_ptr<Engine> engine = std::make_unique<SimEngine>(network, loop.slabs());
   if (options.heap) engine = std::make_unique<UncountedEngine>(std::move(engine));
   loop.add_engine(std::move(engine));

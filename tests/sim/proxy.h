@@ -101,6 +101,7 @@ class Proxy {
   uint64_t timeouts(h1::ServerTimeoutKind kind) const { return server().timeouts[static_cast<size_t>(kind)].get(); }
   uint64_t timeouts(h1::ClientTimeoutKind kind) const { return upstream().client.timeouts[static_cast<size_t>(kind)].get(); }
   uint64_t all_timeouts() const;
+  const std::array<Counter, kRefusedCauses>& refused() const { return listener_stats_->refused; }
   const h1::ServerStats& server() const { return listener_stats_->server; }
   const UpstreamStats& upstream() const { return *upstream_stats_; }
   size_t pooled() const;                                    // idle connections to origins

@@ -47,6 +47,24 @@ TEST_CASE("a refused connect goes to the next endpoint, with the body") {
   }
 }
 
+TEST_CASE("an empty body is ended for the next endpoint too") {
+  for (const bool in_chunks : {false, true}) {
+    CAPTURE(in_chunks);
+    Proxy proxy({.servers = {kOrigin1, kOrigin2}});
+    proxy.origin(kOrigin2);
+    Client& client = proxy.client();
+    for (size_t i = 1; i <= 4; ++i) {
+      client.in.asked("POST");
+      client.send("POST / HTTP/1.1\r\nHost: a\r\n");
+      client.send(in_chunks ? "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" : "Content-Length: 0\r\n\r\n");
+      CHECK(proxy.run([&] { return done(client, i); }));
+      CHECK(client.last().status() == 200);
+    }
+    CHECK(proxy.upstream().retries_connect.get() >= 1);
+    CHECK(proxy.verdict() == "");
+  }
+}
+
 TEST_CASE("where every endpoint refuses the client gets 502, after a bounded number of attempts") {
   Proxy proxy({.servers = {kOrigin1, kOrigin2}});
   Client& client = proxy.client();
