@@ -156,7 +156,7 @@ void ClientConn::settle() noexcept {
 }
 
 void ClientConn::arm_receive() noexcept {
-  if (transport_.reading() || transport_.at_eof()) return;
+  if (transport_.reading() || transport_.at_eof() || inbound_.relaying) return;  // a cancelled relay may still run
   if (state_ == State::busy && head_received_ && !inbound_.body_done()) {
     if (inbound_.delivered_now) {  // the pipe looks first; then this comes again
       inbound_.delivered_now = false;
@@ -166,7 +166,7 @@ void ClientConn::arm_receive() noexcept {
     transport_.read(inbound_.body_want(in));
     return;
   }
-  if (!inbound_.body_done() || !inbound_.relaying) transport_.read(kSlabBytes);
+  transport_.read(kSlabBytes);
 }
 
 TimePoint ClientConn::due() const noexcept {

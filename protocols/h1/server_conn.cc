@@ -178,7 +178,7 @@ void ServerConn::settle() noexcept {
 }
 
 void ServerConn::arm_receive() noexcept {
-  if (transport_.reading() || transport_.at_eof()) return;
+  if (transport_.reading() || transport_.at_eof() || inbound_.relaying) return;  // a cancelled relay may still run
   switch (state_) {
     case State::idle:
     case State::head: transport_.read(kSlabBytes); break;
