@@ -1,4 +1,5 @@
 """Steady state: what a load leaves behind, and what the second pass of the same load costs in memory."""
+import signal
 import threading
 
 from lib.case import case
@@ -24,40 +25,55 @@ def answer(request, answer):
 
 
 class Rounds:
-    """A handler that takes a round's requests whole, then answers them all."""
+    """A handler that holds a round's requests until it is let go, and counts what came and what was answered."""
 
-    def __init__(self, size):
-        self.barrier = threading.Barrier(size, timeout=60)
+    def __init__(self):
+        self.lock, self.free = threading.Lock(), threading.Semaphore(0)
+        self.arrived = self.answered = 0
 
     def __call__(self, request, reply):
-        body = request.body()
-        self.barrier.wait()
-        reply.reply(200, [], body or b"7 bytes")
+        with self.lock:
+            self.arrived += 1
+        assert self.free.acquire(timeout=60)
+        reply.reply(200, [], b"7 bytes")
+        with self.lock:
+            self.answered += 1
 
 
-def gets(t, rounds):
-    """100 connections, each with a request at the origin at the same time, round after round."""
-    clients = [t.client() for _ in range(100)]
-    for turn in range(rounds):
-        for client in clients:
-            client.request("GET", f"/{turn}")
-        for client in clients:
-            assert client.response().body == b"7 bytes"
+def round_of_gets(weir, rounds, clients):
+    """All requests reach weir at once, and so do all answers: it is stopped while they are written. So every round has one peak."""
+    count = len(clients)
+    arrived, answered = rounds.arrived + count, rounds.answered + count
+    weir.signal(signal.SIGSTOP)
     for client in clients:
-        client.close()
+        client.request("GET", "/")
+    weir.signal(signal.SIGCONT)
+    wait_until("all requests are at the origin", lambda: rounds.arrived == arrived)
+    weir.signal(signal.SIGSTOP)
+    rounds.free.release(count)
+    wait_until("all answers are written", lambda: rounds.answered == answered)
+    weir.signal(signal.SIGCONT)
+    for client in clients:
+        assert client.response().body == b"7 bytes"
 
 
 @case(ids=["M1"])
 def test_second_pass_grows_nothing(t):
-    """GETs: the origin answers only when all requests of a round are in, so every round has the same peak."""
-    weir = t.weir(t.origin(Rounds(100)))
-    gets(t, 10)
-    wait_until("the first pass is gone", lambda: weir.metric("weir_connections") == 0)
-    grown = weir.metric("weir_pool_growth_total")
+    rounds = Rounds()
+    weir = t.weir(t.origin(rounds))
+
+    def one_load():
+        clients = [t.client() for _ in range(100)]
+        for _ in range(3):
+            round_of_gets(weir, rounds, clients)
+        for client in clients:
+            client.close()
+        wait_until("the load is gone", lambda: weir.metric("weir_connections") == 0)
+        return weir.metric("weir_pool_growth_total")
+    grown = one_load()
     assert grown is not None, "weir_pool_growth_total is missing"
     for turn in range(3):
-        gets(t, 10)
-        now = weir.metric("weir_pool_growth_total")
+        now = one_load()
         assert now == grown, f"pass {turn + 2} grew the pools by {now - grown}"
     t.note(f"{grown:.0f} growths in the first pass")
 
