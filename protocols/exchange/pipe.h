@@ -69,6 +69,10 @@ class Pipe : public Pump {
   size_t held() const noexcept { return held_.bytes(); }
   uint32_t cap() const noexcept { return state_.cap; }
   bool relaying() const noexcept { return relay_state_ != RelayState::none; }   // from relay_begin to relay_end of the source
+  // While a relay has the body: it is the source that is waited for. Else the sink has bytes to take first.
+  bool relay_awaits_source() const noexcept {
+    return relay_state_ == RelayState::running && relay_.moved_in == relay_.moved_out;
+  }
   void limit_cap(uint32_t bytes) noexcept;       // near the memory budget: less from now on (what was granted stays granted)
   void touch() noexcept { if (opened()) loop_->mark_dirty(*this); }
 

@@ -219,7 +219,8 @@ void ClientConn::due_entry(Timer& timer) noexcept {
     // A relay moves bytes without telling: what it moved since the last look counts.
     const uint64_t progress =
         (self.inbound_.relaying ? self.in->delivered() : 0) + (self.relay_out_ ? self.out->consumed() : 0);
-    if (progress != self.progress_seen_ && progress != 0) self.since_ = self.loop_.now();
+    const bool sink_awaited = self.inbound_.relaying && !self.in->relay_awaits_source();
+    if ((progress != self.progress_seen_ && progress != 0) || sink_awaited) self.since_ = self.loop_.now();
     else self.timed_out();
     self.progress_seen_ = progress;
   }

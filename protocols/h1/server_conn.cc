@@ -280,7 +280,7 @@ void ServerConn::read_timed_out() noexcept {
       request_failed(What::client_header_timeout, true);
       break;
     case State::exchange:
-      if (inbound_.relaying && in->delivered() != body_bytes_) {
+      if (inbound_.relaying && (in->delivered() != body_bytes_ || !in->relay_awaits_source())) {
         body_bytes_ = in->delivered();
         since_ = loop_.now();
         return;

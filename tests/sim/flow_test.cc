@@ -51,7 +51,7 @@ TEST_CASE("a non-reader of 4 MiB is closed at the write timeout and a second", "
 TEST_CASE("a reader of 256 KiB per 250 ms gets everything though output is pending for 3 times the timeout", "[T2]") {
   for (const bool relay : {false, true}) {
     CAPTURE(relay);
-    Proxy proxy({.timeouts = "write: 1s, origin_body: 0s", .pipes = {.relay = relay}});
+    Proxy proxy({.timeouts = "write: 1s, origin_body: 1s", .pipes = {.relay = relay}});
     const std::string body = pattern(2, 16 * kMiB);
     proxy.origin().on_request = [&](Origin::Conn& conn, Message&) { conn.answer(body); };
     Client& client = proxy.client();
@@ -72,7 +72,7 @@ TEST_CASE("a reader so slow that no byte is accepted for long is still seen by w
   for (const bool relay : {false, true}) {
     CAPTURE(relay);
     // Window and send buffer hold 512 KiB: at 8 KiB a half second our side accepts something only now and then.
-    Proxy proxy({.timeouts = "write: 2s, origin_body: 0s", .pipes = {.relay = relay}});
+    Proxy proxy({.timeouts = "write: 2s, origin_body: 2s", .pipes = {.relay = relay}});
     const std::string body = pattern(2, kMiB);
     proxy.origin().on_request = [&](Origin::Conn& conn, Message&) { conn.answer(body); };
     Client& client = proxy.client();
@@ -125,7 +125,7 @@ TEST_CASE("32 MiB up against a stalled origin: little is accepted, and all of it
       client.send("POST / HTTP/1.1\r\nHost: a\r\n");
       if (in_chunks) client.send("Transfer-Encoding: chunked\r\n\r\n" + chunked(body, 100'000));
       else client.send("Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
-      proxy.run_for(20s);
+      proxy.run_for(100s);
       const size_t taken = body.size() - client.peer.unsent();
       CHECK(taken <= 8 * kMiB);
       CHECK(proxy.slabs() * kSlabBytes <= 2 * kMiB);
