@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/access_log.h"
 #include "daemon/pool.h"
 #include "daemon/runtime.h"
 
@@ -31,6 +32,7 @@ struct WorkerRuntime {
 
 // What an exchange needs to know of the listener it came through.
 struct ListenerView {
+  std::string name;
   size_t index = 0;                 // in the current runtime's listeners
   WorkerRuntime* current = nullptr; // new exchanges begin under this
   EngineKind engine = EngineKind::epoll;
@@ -39,6 +41,7 @@ struct ListenerView {
 class Forwarder final : public ExchangeHandler {
  public:
   explicit Forwarder(size_t worker) noexcept : worker_(worker) {}
+  void log_to(AccessSink* sink) noexcept { access_ = sink; }
   void on_request(Exchange& exchange) noexcept override;
   bool on_origin_failed(Exchange& exchange, const Fault& fault) noexcept override;
   void on_response(Exchange& exchange, Head& response) noexcept override;
@@ -48,8 +51,10 @@ class Forwarder final : public ExchangeHandler {
   void answer(Exchange& exchange, const config::Route& route) noexcept;
   void forward(Exchange& exchange, bool fresh) noexcept;
   size_t pick_target(WorkerRuntime& under, size_t route) noexcept;
+  void log(Exchange& exchange) noexcept;
 
   size_t worker_;
+  AccessSink* access_ = nullptr;
 };
 
 }  // namespace weir

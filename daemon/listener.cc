@@ -15,6 +15,7 @@ constexpr Duration kServeQueue = std::chrono::milliseconds(20);  // without an a
 
 Listener::Listener(ListenerHost& host, std::string name, EngineKind engine, ListenerStats& stats)
     : host_(host), name_(std::move(name)), stats_(stats) {
+  view_.name = name_;
   view_.engine = engine;
   policy_.handler = &host.forwarder;
   policy_.listener = &view_;

@@ -207,8 +207,14 @@ int Supervisor::start_workers() {
   options.rings = static_cast<unsigned>(count);
   options.probe = probe_ ? &*probe_ : nullptr;
   options.connections_left = &connections_left_;
+  access_ = std::make_unique<AccessLog>(count);
+  if (const std::string failed = access_->configure(config.log.access); !failed.empty()) {
+    log::error(failed);
+    return kExitFailure;
+  }
   for (size_t i = 0; i < count; ++i) {
     options.index = i;
+    options.access = &access_->sink(i);
     workers_.push_back(std::make_unique<Worker>(
         options, [this](std::move_only_function<void()> work) { post(std::move(work)); }, [this](size_t) { worker_emptied(); }));
     if (const std::string failed = workers_.back()->start(); !failed.empty()) {
@@ -336,7 +342,10 @@ void Supervisor::on_signal(int number) {
       log::info("asked to stop", {{"signal", signal_text(number)}, {"stage", stage_name(stage_)}});
       go(stage_ == DrainStage::serving ? DrainEvent::term : DrainEvent::again);
       break;
-    case SIGUSR1: log::info("logs go to standard error: there is no file to reopen"); break;
+    case SIGUSR1:
+      if (const std::string failed = access_->reopen(); !failed.empty()) log::error(failed + "; the old file is written on");
+      else log::info("logs reopened");
+      break;
     case SIGUSR2: log::warn("binary upgrade is not supported by this version; restart the service instead"); break;
     case SIGWINCH:
       log::info("accepting has stopped", {{"signal", signal_text(number)}});
@@ -406,6 +415,7 @@ std::string Supervisor::take(config::Snapshot config, const Addresses& addresses
   if (!(config.admin == now.admin) || config.metrics != now.metrics || config.user != now.user)
     log::warn("changed `admin`, `metrics` or `user` take effect at the next start");
   if (auto bound = sockets_.open(binds_of(config), workers_.size()); !bound) return bound.error();
+  if (std::string failed = access_->configure(config.log.access); !failed.empty()) return failed;
   for (const config::Problem& warning : config.warnings) log::warn(warning.text());
   log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
   runtime_ = compile(std::move(config), addresses, runtime_->generation + 1, workers_.size(), registry_);
@@ -487,6 +497,7 @@ int Supervisor::stop() {
     _exit(kExitFailure);
   }
   workers_.clear();
+  access_.reset();
   for (AdminServer* server : {admin_.get(), metrics_.get()}) {
     if (server == nullptr) continue;
     server->close();

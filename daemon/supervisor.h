@@ -44,6 +44,7 @@ class Supervisor {
   bool last_reload_ok() const { return last_reload_ok_; }
   int64_t last_reload_unix() const { return last_reload_unix_; }
   uint64_t memory_bytes() const { return memory_bytes_; }
+  uint64_t access_lines_dropped() const { return access_->dropped(); }
 
  private:
   struct Task;
@@ -84,6 +85,7 @@ class Supervisor {
   std::string uring_refusal_;                            // why io_uring is not used; empty: it can be
   std::atomic<int64_t> connections_left_{0};
   int64_t connections_max_ = 0;
+  std::unique_ptr<AccessLog> access_;
   std::unique_ptr<AdminServer> admin_, metrics_;
   std::unique_ptr<Signals> signals_;
   std::thread helper_;                                   // one blocking job at a time: a reload or a look-up of names

@@ -19,6 +19,7 @@ Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<v
       loop_(clock_, Loop::Options{.slab_bytes_max = options.slab_bytes_max}), exchanges_(loop_), pools_(exchanges_),
       forwarder_(options.index),
       host_{loop_, exchanges_, conns_, forwarder_, *options.connections_left, emptied_entry, this} {
+  forwarder_.log_to(options.access);
   housekeeping_.worker = this;
   housekeeping_.pump = housekeeping_entry;
   stop_watch_.worker = this;

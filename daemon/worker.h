@@ -37,6 +37,7 @@ struct WorkerOptions {
   unsigned rings = 1;
   const UringProbe* probe = nullptr;
   std::atomic<int64_t>* connections_left = nullptr;
+  AccessSink* access = nullptr;
 };
 
 class Worker {

@@ -215,7 +215,10 @@ void Exchange::finish(const Fault& fault) noexcept {
     bytes_to_client_ = down_.consumed();
     context_.stats.bytes_to_client.add(bytes_to_client_);
   }
-  if (up_.opened()) context_.stats.bytes_from_client.add(up_.delivered());
+  if (up_.opened()) {
+    bytes_from_client_ = up_.delivered();
+    context_.stats.bytes_from_client.add(bytes_from_client_);
+  }
   Stream* origin = std::exchange(origin_, nullptr);
   Stream* client = std::exchange(client_, nullptr);
   up_.close();

@@ -98,6 +98,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   Stream* origin() noexcept { return origin_; }
   ExchangeContext& context() noexcept { return context_; }
   TimePoint started_at() const noexcept { return started_at_; }
+  uint64_t bytes_from_client() const noexcept { return up_.opened() ? up_.delivered() : bytes_from_client_; }  // body
   uint64_t bytes_to_client() const noexcept { return down_.opened() ? down_.consumed() : bytes_to_client_; }  // body
 
   const ClientSideTimeouts* client_timeouts = nullptr;  // null: the listener's; outlives the exchange
@@ -109,9 +110,10 @@ class Exchange final : public Slot, public Pipe::Owner {
   uint32_t route = UINT32_MAX;    // index there
   uint32_t target = 0;            // which of the route's upstreams
   uint32_t listener_index = 0;    // index there
+  const void* endpoint = nullptr; // whom it was last sent to
   uint8_t attempts = 0;
   bool retried_reused = false;
-  bool origin_reused = false;     // set with origin_failed: the connection had served before
+  bool origin_reused = false;     // the origin's connection had served before
 
  private:
   void pipe_finished(Pipe& pipe) noexcept override;
@@ -134,7 +136,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   uint16_t status_ = 0;
   Fault fault_;
   TimePoint started_at_;
-  uint64_t bytes_to_client_ = 0;
+  uint64_t bytes_to_client_ = 0, bytes_from_client_ = 0;
   Head* trailers_[2] = {nullptr, nullptr};
   Head request_;
 };

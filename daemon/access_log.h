@@ -1,0 +1,89 @@
+// The access log: one line a request, JSON or the combined format, off unless configured. Workers put lines into a ring each; one
+// thread takes them out and writes them. A slow disk costs counted lines, never a request's time: a full ring drops the line.
+// Owner: the supervisor; rings live as long as the process. put() is for the ring's one worker; everything else for the
+// supervisor's thread. The writer looks every 50 ms. Authorization and Cookie are never logged.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "config/snapshot.h"
+
+namespace weir {
+
+// What is known of a request when it has ended. Views live during the call.
+struct AccessEntry {
+  int64_t unix_ms = 0;
+  std::string_view listener, client_ip, method, host, path, scheme, user_agent, referer, route, upstream, origin, end, error;
+  uint16_t status = 0;
+  uint64_t bytes_in = 0, bytes_out = 0;   // bodies
+  int64_t duration_us = 0;
+  uint32_t attempts = 0;
+  bool reused = false;
+  uint64_t generation = 0;
+  const char* engine = "";
+  const char* protocol = "h1";
+};
+
+// Appends one line with its newline.
+void append_access_json(std::string& out, const AccessEntry& entry);
+void append_access_combined(std::string& out, const AccessEntry& entry);
+
+// One writer, one reader, whole lines.
+class AccessRing {
+ public:
+  explicit AccessRing(size_t bytes);               // a power of two
+  bool put(std::string_view line) noexcept;        // false: full, counted
+  void take(std::string& out);                     // all that is there
+  uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
+
+ private:
+  std::unique_ptr<char[]> bytes_;
+  size_t mask_;
+  alignas(64) std::atomic<uint64_t> head_{0};      // written so far
+  alignas(64) std::atomic<uint64_t> tail_{0};      // taken so far
+  std::atomic<uint64_t> dropped_{0};
+};
+
+// A worker's end of it.
+struct AccessSink {
+  AccessRing ring{size_t{1} << 20};
+  std::atomic<bool> on{false};
+  std::atomic<config::AccessFormat> format{config::AccessFormat::json};
+  std::string line;                                // the worker's scratch
+  void write(const AccessEntry& entry);            // the worker's thread
+};
+
+class AccessLog {
+ public:
+  explicit AccessLog(size_t workers);
+  ~AccessLog();                                    // writes what is left
+  AccessSink& sink(size_t worker) { return *sinks_[worker]; }
+  // Empty text, or why the file cannot be opened (then nothing changes). nullopt: off.
+  std::string configure(const std::optional<config::AccessLog>& wanted);
+  std::string reopen();                            // USR1
+  uint64_t dropped() const;
+
+ private:
+  void run();
+  void drain();
+
+  std::vector<std::unique_ptr<AccessSink>> sinks_;
+  std::mutex lock_;
+  std::condition_variable wake_;
+  std::string path_;
+  int fd_ = -1;
+  bool stopping_ = false;
+  std::string batch_;
+  std::thread thread_;
+};
+
+}  // namespace weir

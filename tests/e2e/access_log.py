@@ -1,0 +1,79 @@
+"""The access log, and the configuration's own tests."""
+import json
+import os
+import signal
+
+from lib.case import case
+from lib.weir import to_yaml
+from lib.wire import wait_until
+
+ONE = ("epoll",)
+KEYS = {"ts", "listener", "protocol", "client_ip", "peer_ip", "method", "host", "path", "status", "scheme", "user_agent", "bytes_in",
+        "bytes_out", "duration_ms", "route", "upstream", "origin", "reused", "attempts", "end", "error", "generation", "engine"}
+
+
+def lines_of(path, count):
+    def enough():
+        return os.path.exists(path) and len(open(path, encoding="utf-8").read().splitlines()) >= count
+    wait_until(f"{count} lines in the access log", enough)
+    return open(path, encoding="utf-8").read().splitlines()
+
+
+@case()
+def test_access_json(t):
+    origin = t.origin()
+    path = os.path.join(t.directory, "access.log")
+    t.weir(origin, log={"access": {"path": path}})
+    client = t.client()
+    assert client.get("/a?b=1", headers=[("User-Agent", 'a "b"'), ("Cookie", "secret=1")]).status == 200
+    client.request("POST", "/up", body=b"12345")
+    assert client.response().status == 200
+    first, second = [json.loads(line) for line in lines_of(path, 2)]
+    assert set(first) == KEYS, set(first) ^ KEYS
+    assert (first["method"], first["path"], first["status"], first["end"]) == ("GET", "/a?b=1", 200, "ok"), first
+    assert first["user_agent"] == 'a "b"' and first["origin"] == origin.address and first["engine"] == t.engine, first
+    assert (second["method"], second["bytes_in"], second["reused"]) == ("POST", 5, True), second
+    assert "secret" not in open(path, encoding="utf-8").read()
+
+
+@case(engines=ONE)
+def test_access_says_why(t):
+    path = os.path.join(t.directory, "access.log")
+    t.weir("127.0.0.1:1", log={"access": {"path": path}})
+    assert t.client().get("/").status == 502
+    raw = t.client()
+    raw.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert raw.response().status == 400
+    down, bad = [json.loads(line) for line in lines_of(path, 2)]
+    assert (down["status"], down["end"]) == (502, "connect_failed") and down["error"], down
+    assert (bad["status"], bad["end"], bad["route"]) == (400, "bad_host", ""), bad
+
+
+@case(engines=ONE)
+def test_access_combined_and_reopen(t):
+    path = os.path.join(t.directory, "access.log")
+    weir = t.weir(t.origin(), log={"access": {"path": path, "format": "combined"}})
+    client = t.client()
+    client.get("/x", headers=[("User-Agent", "u"), ("Referer", "r")])
+    line = lines_of(path, 1)[0]
+    assert line.startswith("127.0.0.1 - - [") and '"GET /x HTTP/1.1" 200 ' in line and line.endswith('"r" "u"'), line
+    os.rename(path, path + ".1")
+    weir.signal(signal.SIGUSR1)
+    wait_until("the log is reopened", lambda: os.path.exists(path))
+    client.get("/y")
+    assert '"GET /y HTTP/1.1"' in lines_of(path, 1)[0]
+    assert len(lines_of(path + ".1", 1)) == 1
+
+
+@case(engines=ONE)
+def test_own_tests_guard_start_and_reload(t):
+    good = t.config("127.0.0.1:9", tests=[{"get": "http://a.example/x", "expect": {"upstream": "app"}}])
+    path = t.file("good.yaml", to_yaml(good))
+    status, text = t.command("check", "-c", path)
+    assert status == 0, text
+    bad = dict(good, tests=[{"get": "http://a.example/x", "expect": {"status": 404}}])
+    path = t.file("bad.yaml", to_yaml(bad))
+    status, text = t.command("check", "-c", path)
+    assert status == 78 and "expected status 404, got upstream app" in text and "bad.yaml:" in text, (status, text)
+    status, text = t.command("run", "-c", path)
+    assert status == 78 and "expected status 404, got upstream app" in text, (status, text)
