@@ -219,8 +219,9 @@ void ClientConn::due_entry(Timer& timer) noexcept {
     // A relay moves bytes without telling: what it moved since the last look counts.
     const uint64_t progress =
         (self.inbound_.relaying ? self.in->delivered() : 0) + (self.relay_out_ ? self.out->consumed() : 0);
-    const bool sink_awaited = self.inbound_.relaying && !self.in->relay_awaits_source();
-    if ((progress != self.progress_seen_ && progress != 0) || sink_awaited) self.since_ = self.loop_.now();
+    const bool clients_turn = (self.inbound_.relaying && !self.in->relay_awaits_source()) ||
+                              (self.relay_out_ && self.out->relay_awaits_source());
+    if ((progress != self.progress_seen_ && progress != 0) || clients_turn) self.since_ = self.loop_.now();
     else self.timed_out();
     self.progress_seen_ = progress;
   }
@@ -360,7 +361,11 @@ Socket* ClientConn::relay_target() noexcept {
 
 bool ClientConn::relay_target_soon() const noexcept { return framing_ == BodyKind::length && state_ != State::closing; }
 
-void ClientConn::relay_begin(bool as_source) noexcept { (as_source ? inbound_.relaying : relay_out_) = true; }
+void ClientConn::relay_begin(bool as_source) noexcept {
+  (as_source ? inbound_.relaying : relay_out_) = true;
+  since_ = loop_.now();
+  touch();  // its deadline runs from here
+}
 
 void ClientConn::relay_progress(bool) noexcept {
   since_ = loop_.now();

@@ -250,7 +250,7 @@ void ServerConn::due_entry(Timer& timer) noexcept {
 void ServerConn::write_timed_out() noexcept {
   // The kernel took nothing new, but the peer still reads what it had; or a relay moved bytes without telling.
   const uint64_t progress = transport_.acked_bytes() + (relay_out_ ? out->consumed() : 0);
-  if (looked_at_ <= sent_at_ || progress != progress_seen_) {
+  if (looked_at_ <= sent_at_ || progress != progress_seen_ || (relay_out_ && out->relay_awaits_source())) {
     progress_seen_ = progress;
     looked_at_ = loop_.now();
     return;
@@ -428,7 +428,11 @@ Socket* ServerConn::relay_target() noexcept {
 
 bool ServerConn::relay_target_soon() const noexcept { return framing_ == BodyKind::length && !transport_.closing(); }
 
-void ServerConn::relay_begin(bool as_source) noexcept { (as_source ? inbound_.relaying : relay_out_) = true; }
+void ServerConn::relay_begin(bool as_source) noexcept {
+  (as_source ? inbound_.relaying : relay_out_) = true;
+  (as_source ? since_ : sent_at_) = loop_.now();
+  touch();  // its deadline runs from here
+}
 
 void ServerConn::relay_progress(bool as_source) noexcept {
   (as_source ? since_ : sent_at_) = loop_.now();

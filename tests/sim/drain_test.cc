@@ -27,7 +27,7 @@ TEST_CASE("a draining connection finishes its exchange with connection: close", 
     CHECK(proxy.run([&] { return client.closed(); }));
     CHECK(client.peer.error() == 0);
     CHECK(client.in.complete() == 1);
-    CHECK(client.last().body == body);
+    CHECK((client.last().body == body));
     CHECK(client.last().field("connection") == "close");
     client.peer.close();
     CHECK(proxy.run([&] { return proxy.listener().empty(); }));
@@ -48,7 +48,7 @@ TEST_CASE("an answer under way when the drain begins is whole, and its connectio
   client.peer.allow(UINT64_MAX);
   CHECK(proxy.run([&] { return client.closed(); }));
   CHECK(client.peer.error() == 0);
-  CHECK(client.last().body == body);
+  CHECK((client.last().body == body));
   CHECK(proxy.verdict() == "");
 }
 

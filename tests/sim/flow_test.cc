@@ -61,7 +61,7 @@ TEST_CASE("a reader of 256 KiB per 250 ms gets everything though output is pendi
     CHECK(proxy.run([&] { return client.in.complete() == 1 || client.closed(); }));
     CHECK(proxy.now() - began > 12s);
     CHECK(client.last().complete);
-    CHECK(client.last().body == body);
+    CHECK((client.last().body == body));
     CHECK(proxy.timeouts(Server::write) == 0);
     CHECK((proxy.exchanges.pipes.relays.get() > 0) == relay);
     CHECK(proxy.verdict() == "");
@@ -79,8 +79,76 @@ TEST_CASE("a reader so slow that no byte is accepted for long is still seen by w
     read_slowly(proxy, client.peer, 8 << 10, 500ms);
     client.get();
     CHECK(proxy.run([&] { return client.in.complete() == 1 || client.closed(); }));
-    CHECK(client.last().body == body);
+    CHECK((client.last().body == body));
     CHECK(proxy.timeouts(Server::write) == 0);
+    CHECK(proxy.verdict() == "");
+  }
+}
+
+TEST_CASE("whoever stops sending in the middle of a large body is timed out, relayed or not", "[T1]") {
+  for (const bool relay : {false, true}) {
+    CAPTURE(relay);
+    const std::string half = pattern(9, 500'000);
+    {
+      Proxy proxy({.timeouts = "client_body: 3s", .pipes = {.relay = relay}});
+      proxy.origin();
+      Client& client = proxy.client();
+      client.in.asked("POST");
+      client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + half);
+      const TimePoint began = proxy.now();
+      CHECK(proxy.run([&] { return proxy.timeouts(Server::client_body) == 1; }));
+      CHECK((proxy.exchanges.pipes.relays.get() > 0) == relay);
+      CHECK(proxy.now() - began >= 3s);
+      CHECK(proxy.now() - began <= 6s + 100ms);   // a relay's progress is looked at once in that time
+      CHECK(proxy.run([&] { return client.closed(); }));
+      CHECK(client.last().status() == 408);
+      CHECK(proxy.verdict() == "");
+    }
+    Proxy proxy({.timeouts = "origin_body: 3s", .pipes = {.relay = relay}});
+    proxy.origin().on_request = [&](Origin::Conn& conn, Message&) {
+      conn.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + half);
+    };
+    Client& client = proxy.client();
+    client.get();
+    const TimePoint began = proxy.now();
+    CHECK(proxy.run([&] { return proxy.timeouts(h1::ClientTimeoutKind::origin_body) == 1; }));
+    CHECK((proxy.exchanges.pipes.relays.get() > 0) == relay);
+    CHECK(proxy.now() - began >= 3s);
+    CHECK(proxy.now() - began <= 6s + 100ms);
+    CHECK(proxy.run([&] { return client.closed(); }));
+    CHECK(client.last().body.size() == half.size());
+    CHECK(proxy.verdict() == "");
+  }
+}
+
+TEST_CASE("a pause of the one side is not held against the other, relayed or not", "[T1][T2]") {
+  for (const bool relay : {false, true}) {
+    CAPTURE(relay);
+    const std::string body = pattern(9, 1'000'000);
+    {
+      Proxy proxy({.timeouts = "client_body: 0s, response: 1s", .pipes = {.relay = relay}});
+      proxy.origin();
+      Client& client = proxy.client();
+      client.in.asked("POST");
+      client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + body.substr(0, 500'000));
+      proxy.run_for(20s);
+      CHECK(proxy.all_timeouts() == 0);
+      client.send(body.substr(500'000));
+      CHECK(proxy.run([&] { return client.in.complete() == 1 || client.closed(); }));
+      CHECK(client.last().status() == 200);
+      CHECK((proxy.origin().conns[0].in.messages[0].body == body));
+      CHECK(proxy.verdict() == "");
+    }
+    Proxy proxy({.timeouts = "origin_body: 0s, write: 1s", .pipes = {.relay = relay}});
+    proxy.origin().on_request = [&](Origin::Conn& conn, Message&) {
+      conn.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + body.substr(0, 500'000));
+      proxy.network.after(20s, [&] { conn.peer.send(body.substr(500'000)); });
+    };
+    Client& client = proxy.client();
+    client.get();
+    CHECK(proxy.run([&] { return client.in.complete() == 1 || client.closed(); }));
+    CHECK((client.last().body == body));
+    CHECK(proxy.all_timeouts() == 0);
     CHECK(proxy.verdict() == "");
   }
 }
@@ -130,12 +198,13 @@ TEST_CASE("32 MiB up against a stalled origin: little is accepted, and all of it
       CHECK(taken <= 8 * kMiB);
       CHECK(proxy.slabs() * kSlabBytes <= 2 * kMiB);
       CHECK(proxy.timeouts(Server::client_body) == 0);   // it is not the client's fault
+      CHECK((proxy.exchanges.pipes.relays.get() > 0) == (relay && !in_chunks));
       REQUIRE(origin.conns.size() == 1);
       origin.conns[0].peer.allow(UINT64_MAX);
       CHECK(proxy.run([&] { return client.in.complete() == 1 || client.closed(); }));
       CHECK(client.last().status() == 200);
       REQUIRE(origin.conns[0].in.complete() == 1);
-      CHECK(origin.conns[0].in.messages[0].body == body);
+      CHECK((origin.conns[0].in.messages[0].body == body));
       CHECK(proxy.verdict() == "");
     }
   }
@@ -164,7 +233,7 @@ TEST_CASE("over its cap the source waits: no byte is discarded, and memory is bo
     CHECK(proxy.run([&] {
       return std::all_of(clients.begin(), clients.end(), [](Client* c) { return c->in.complete() == 1 || c->closed(); });
     }));
-    for (Client* client : clients) CHECK(client->last().body == body);
+    for (Client* client : clients) CHECK((client->last().body == body));
     CHECK(proxy.verdict() == "");
   }
 }
@@ -211,7 +280,7 @@ TEST_CASE("a pool at its limit holds back and loses nothing", "[M3]") {
   int whole = 0;
   for (Client* client : clients) {
     if (client->in.complete() == 0) continue;           // what is refused for want of memory is refused aloud
-    if (client->last().status() == 200) CHECK(client->last().body == body);
+    if (client->last().status() == 200) CHECK((client->last().body == body));
     whole += client->last().status() == 200;
   }
   CHECK(whole > 0);

@@ -164,13 +164,13 @@ TEST_CASE("what follows an answer is not passed on, and its connection is not us
       Client& client = proxy.client();
       client.get();
       CHECK(proxy.run([&] { return done(client, 1); }));
-      CHECK(client.last().body == body);
+      CHECK((client.last().body == body));
       proxy.run_for(10ms);
       CHECK(proxy.pooled() == 0);
       client.get();
       CHECK(proxy.run([&] { return done(client, 2); }));
       CHECK(client.in.complete() == 2);
-      CHECK(client.last().body == body);
+      CHECK((client.last().body == body));
       CHECK(origin.conns.size() == 2);
       CHECK(proxy.verdict() == "");
     }
@@ -234,7 +234,7 @@ TEST_CASE("request and end of file in one segment get the full answer, and nothi
       CHECK(proxy.run([&] { return client.closed(); }));
       CHECK(client.peer.error() == 0);
       CHECK(client.in.complete() == 1);
-      CHECK(client.last().body == body);
+      CHECK((client.last().body == body));
       CHECK(proxy.run([&] { return proxy.server().open.get() == 0; }));
       CHECK(proxy.verdict() == "");
     }
@@ -245,7 +245,7 @@ TEST_CASE("a client that goes away takes its exchange with it, wherever that sta
   for (const bool reset : {false, true}) {
     for (const int stage : {0, 1, 2, 3}) {
       CAPTURE(reset, stage);
-      Proxy proxy({.timeouts = "response: 0s, origin_body: 0s, client_body: 0s, keepalive: 0s"});
+      Proxy proxy({.timeouts = "response: 0s, client_body: 0s, keepalive: 0s"});
       Origin& origin = proxy.origin();
       origin.on_request = [&](Origin::Conn& conn, Message&) {
         if (stage == 2) conn.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n" + std::string(2'000'000, 'x'));
