@@ -46,8 +46,8 @@ long first_number(const char* path, int skip) {
   return file ? number : 0;
 }
 
-// Where the kernel would let an upload's receive buffer grow far beyond what a stalled origin should hold (tcp_rmem), it is bounded;
-// but a buffer that we set no longer tunes itself, so only where net.core.rmem_max allows the whole of it.
+// Where the kernel would let an upload's receive buffer grow far beyond what a stalled origin should hold (tcp_rmem), it is
+// bounded; but a buffer that we set no longer tunes itself, so only where net.core.rmem_max allows the whole of it.
 bool receive_buffer_bound() {
   static const bool bound = first_number("/proc/sys/net/ipv4/tcp_rmem", 2) > 3L * kReceiveBufferBytes &&
                             first_number("/proc/sys/net/core/rmem_max", 0) >= kReceiveBufferBytes;

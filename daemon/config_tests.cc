@@ -68,7 +68,8 @@ std::vector<config::Problem> run_config_tests(const config::Snapshot& config) {
   for (const config::ConfigTest& test : config.tests) {
     const Got got = ask(*runtime, test);
     const auto expect = [&](bool right, const std::string& wanted) {
-      if (!right) failed.push_back({test.where, "test " + test.method + " " + test.url + ": expected " + wanted + ", got " + got.text()});
+      if (right) return;
+      failed.push_back({test.where, "test " + test.method + " " + test.url + ": expected " + wanted + ", got " + got.text()});
     };
     if (test.expect.route) expect(got.route == *test.expect.route, "route " + *test.expect.route);
     if (test.expect.status) expect(got.status == *test.expect.status, "status " + std::to_string(*test.expect.status));

@@ -10,7 +10,7 @@ namespace {
 constexpr Duration kStall = std::chrono::milliseconds(10);
 constexpr Duration kRelayWatch = std::chrono::milliseconds(50);
 constexpr uint32_t kPumpsMax = 65536;  // a tick; whatever is still dirty then runs in the next one, which does not sleep
-constexpr uint32_t kGatherEventsMin = 4;
+constexpr uint32_t kGatherEventsMin = 8;
 constexpr uint32_t kGatherEventsMax = 32;
 
 constexpr size_t index_of(EngineKind kind) noexcept { return static_cast<size_t>(kind); }

@@ -134,7 +134,8 @@ void ClientConn::read_body() noexcept {
 
 void ClientConn::release() noexcept {
   engaged_ = false;
-  if (!reusable_ || write_failed_ || !request_ended_ || !inbound_.body_done() || owes() || !inbound_.in.empty() || transport_.at_eof()) {
+  const bool whole = request_ended_ && inbound_.body_done() && !owes() && inbound_.in.empty();
+  if (!reusable_ || write_failed_ || !whole || transport_.at_eof()) {
     close_now();
     return;
   }

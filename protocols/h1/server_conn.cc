@@ -211,7 +211,8 @@ TimePoint ServerConn::read_due() const noexcept {
     }
     case State::head: return after(since_, t.client_header);
     case State::exchange:
-      if (in == nullptr || request_bad_ || inbound_.body_done() || (!inbound_.relaying && inbound_.body_want(in) == 0)) return kNever;
+      if (in == nullptr || request_bad_ || inbound_.body_done()) return kNever;
+      if (!inbound_.relaying && inbound_.body_want(in) == 0) return kNever;
       if (exchange_ != nullptr && exchange_->client_timeouts != nullptr) {
         const ClientSideTimeouts& own = *exchange_->client_timeouts;
         return after(since_, head_sent_ ? own.stream_idle : own.client_body);

@@ -445,12 +445,12 @@ TEST_CASE("gathering follows the load") {
   const Row rows[] = {
       {{}, false, 0, 0},
       {{1, 1, 1, 1}, false, 0, 0},
-      {{3, 3, 3, 3, 3}, false, 0, 0},
-      {{4}, true, 2, 2},
-      {{4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4}, true, 2, 3},
+      {{7, 7, 7, 7, 7}, false, 0, 0},
+      {{8}, true, 2, 2},
+      {std::vector<uint32_t>(20, 8), true, 5, 6},
       {std::vector<uint32_t>(50, 20), true, 12, 15},
       {std::vector<uint32_t>(50, 500), true, 32, 32},
-      {{500, 500, 500, 500, 500, 4}, true, 2, 3},   // never more than just came
+      {{500, 500, 500, 500, 500, 8}, true, 6, 6},   // never more than just came
       {{64, 64, 64, 64, 64, 64, 1}, false, 0, 0},   // a small tick ends it at once
       {{64, 64, 64, 64, 0}, false, 0, 0},
   };
