@@ -56,6 +56,8 @@ bool receive_buffer_bound() {
 
 // A socket file that nobody listens on is a leftover of a process that died.
 bool stale(const Address& address) {
+  struct stat info {};
+  if (lstat(address.un.sun_path, &info) != 0 || !S_ISSOCK(info.st_mode)) return false;  // somebody's file: not ours to remove
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
   const bool refused = connect(fd, &address.any, address.length) != 0 && errno == ECONNREFUSED;

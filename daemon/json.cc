@@ -93,6 +93,12 @@ Writer& Writer::value(uint64_t number) {
   return *this;
 }
 
+Writer& Writer::value(int number) {
+  separate();
+  out_ += std::to_string(number);
+  return *this;
+}
+
 Writer& Writer::value(bool truth) {
   separate();
   out_ += truth ? "true" : "false";

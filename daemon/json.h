@@ -20,7 +20,7 @@ class Writer {
   Writer& value(std::string_view text);
   Writer& value(const char* text) { return value(std::string_view(text)); }
   Writer& value(uint64_t number);
-  Writer& value(int number) { return value(static_cast<uint64_t>(number)); }
+  Writer& value(int number);
   Writer& value(uint32_t number) { return value(static_cast<uint64_t>(number)); }
   Writer& value(bool truth);
   template <class T>
