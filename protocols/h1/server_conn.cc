@@ -395,11 +395,14 @@ void ServerConn::send_end(const Head* trailers) noexcept {
   touch();
 }
 
-void ServerConn::abort(const Fault&) noexcept {
+void ServerConn::abort(const Fault& fault) noexcept {
   exchange_ = nullptr;
   in = out = nullptr;
-  // A body that only the close ends must not look whole.
-  close_now(head_sent_ && framing_ == BodyKind::until_close);
+  // A body that only the close ends must not look whole. Else what is queued still goes: it may hold whole answers to earlier
+  // requests, and the one that broke off shows as short.
+  const bool until_close = head_sent_ && framing_ == BodyKind::until_close;
+  if (fault.side == Side::client || until_close || !owes()) close_now(until_close);
+  else finish(true);
 }
 
 void ServerConn::detach() noexcept {

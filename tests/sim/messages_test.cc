@@ -129,6 +129,30 @@ TEST_CASE("a short answer never looks whole, and its connection is not used agai
   }
 }
 
+TEST_CASE("a short answer takes no whole one before it along", "[H4][H7]") {
+  Proxy proxy;
+  const std::string body = pattern(1, 200'000);
+  proxy.origin().on_request = [&](Origin::Conn& conn, Message& request) {
+    if (request.target() == "/whole") return conn.peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(body, 9000));
+    conn.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort");
+    conn.peer.finish();
+  };
+  proxy.network.link().window_bytes = proxy.network.link().send_buffer_bytes = 20'000;
+  Client& client = proxy.client();
+  client.peer.allow(100);
+  client.get("/whole");
+  client.get("/short");
+  proxy.run_for(2s);
+  client.peer.allow(UINT64_MAX);
+  CHECK(proxy.run([&] { return client.closed(); }));
+  CHECK(client.peer.error() == 0);
+  CHECK(client.in.complete() == 1);
+  CHECK((client.in.messages[0].body == body));
+  CHECK(client.last().body == "short");
+  client.peer.close();
+  CHECK(proxy.verdict() == "");
+}
+
 TEST_CASE("an HTTP/1.0 client tells a cut answer from a whole one by the reset", "[H7]") {
   for (const bool whole : {true, false}) {
     CAPTURE(whole);
