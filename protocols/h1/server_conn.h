@@ -126,7 +126,6 @@ class ServerConn final : public Stream, public TransportOwner {
   bool linger_ = false;           // finishing: discard what still comes before closing
   bool request_bad_ = false;      // what is still to come of it is of no use
   bool head_sent_ = false;        // the final response head of this exchange
-  bool answering_ = false;        // send_head .. send_end
   BodyKind framing_ = BodyKind::none;  // of the response being sent
   bool relay_out_ = false;
   bool broken_ = false;           // output could not be written for want of memory: what stands in it is not a message

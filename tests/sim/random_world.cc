@@ -81,7 +81,7 @@ Proxy::Options RandomWorld::options(uint64_t seed) {
 }
 
 RandomWorld::RandomWorld(uint64_t seed, Sabotage sabotage)
-    : seed_(seed), sabotage_(sabotage), random_(seed), calm_(is_calm(seed)), proxy_(options(seed)) {
+    : sabotage_(sabotage), random_(seed), calm_(is_calm(seed)), proxy_(options(seed)) {
   make_origin(kOrigin1);
   if (calm_ || chance(0.8)) make_origin(kOrigin2);   // else its connects are refused, where it is configured at all
   const size_t clients = 1 + random_.below(10);

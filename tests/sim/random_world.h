@@ -74,7 +74,6 @@ class RandomWorld {
   Duration some(Duration most) { return Duration(static_cast<int64_t>(random_.below(static_cast<uint64_t>(most.count())))); }
   bool chance(double p) { return random_.chance(p); }
 
-  uint64_t seed_;
   Sabotage sabotage_;
   SimRandom random_;
   bool calm_;                     // no faults, no rude clients, no drain

@@ -91,7 +91,7 @@ TEST_CASE("a second process of the same user does not share a port unawares") {
   CHECK(result.error().find("Address already in use") != std::string::npos);
 }
 
-TEST_CASE("one TCP socket for each worker; a unix socket is shared; a duplicate is the same socket", "[A7]") {
+TEST_CASE("one TCP socket for each worker; a unix socket is shared; a duplicate is the same socket") {
   const Folder folder;
   const SocketName name = tcp(free_port()), path = folder.socket("s");
   BoundSockets bound;
