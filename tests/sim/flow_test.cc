@@ -12,17 +12,11 @@ using Server = h1::ServerTimeoutKind;
 constexpr size_t kMiB = 1u << 20;
 
 // Reads `step` bytes every `every`.
-void read_slowly(Proxy& proxy, SimPeer& peer, uint64_t step, Duration every) {
-  peer.allow(0);
-  auto more = std::make_shared<std::function<void(uint64_t)>>();
-  *more = [&proxy, &peer, step, every, more](uint64_t total) {
-    peer.allow(total);
-    if (!peer.ended() && peer.error() == 0 && total < 256 * kMiB)
-      proxy.network.after(every, [more, total, step] { (*more)(total + step); });
-    else
-      proxy.network.after(every, [more] { *more = nullptr; });
-  };
-  (*more)(step);
+void read_slowly(Proxy& proxy, SimPeer& peer, uint64_t step, Duration every, uint64_t total = 0) {
+  total += step;
+  peer.allow(total);
+  if (peer.ended() || peer.error() != 0 || total >= 256 * kMiB) return;
+  proxy.network.after(every, [&proxy, &peer, step, every, total] { read_slowly(proxy, peer, step, every, total); });
 }
 
 }  // namespace
