@@ -13,9 +13,9 @@ namespace {
 // A read of this much tells a bulk transfer from a trickle. When it was wrong, the mark is undone by Loop's relay watch.
 constexpr ssize_t kFlowingBytes = 16 << 10;
 
+// A mark that cannot be undone is still set: the relay watch tries again, and nothing is waited for that never comes.
 void set_lowat(RelayOp& op, int bytes) noexcept {
-  sys->setsockopt(op.socket->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
-  op.lowat_set = bytes != 1;
+  if (sys->setsockopt(op.socket->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) == 0) op.lowat_set = bytes != 1;
 }
 
 enum class Fill : uint8_t { some, dry, ended, failed };
@@ -66,7 +66,7 @@ void relay_lower(RelayOp& op) noexcept {
 }
 
 void relay_end(RelayOp& op, RelayPipes& pipes, int32_t result, bool target) noexcept {
-  if (op.lowat_set) set_lowat(op, 1);
+  for (int tries = 0; op.lowat_set && tries < 2; ++tries) set_lowat(op, 1);  // the socket is someone else's from here on
   pipes.give_back(op, op.moved_in == op.moved_out);
   op.result = result;
   op.target_failed = target;
