@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <chrono>
+#include <ctime>
 
 namespace weir {
 
@@ -18,12 +19,19 @@ class Clock {
  public:
   virtual ~Clock() = default;
   virtual TimePoint now() noexcept = 0;
+  // CPU time that the calling thread has used; where it is unknown, no time passes.
+  virtual Duration cpu_now() noexcept { return Duration::zero(); }
   // Cheaper and up to some milliseconds behind: enough to tell which phase of a tick took longer than 10 ms.
   virtual TimePoint coarse_now() noexcept { return now(); }
 };
 
 class SystemClock final : public Clock {
  public:
+  Duration cpu_now() noexcept override {
+    timespec used{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  }
   TimePoint now() noexcept override { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
   TimePoint coarse_now() noexcept override {
     timespec t{};

@@ -23,6 +23,7 @@ class EpollEngine final : public Engine {
  public:
   static constexpr int kEventsMax = 512;       // a turn; the kernel keeps the others for the next one
   static constexpr unsigned kRecvSlabsMax = 16;
+  static constexpr uint32_t kQuietEvents = 4;  // fewer in a turn: the next one may do without asking for more
 
   EpollEngine(SlabPool& pool, int epoll_fd) noexcept;
   ~EpollEngine() override;
@@ -69,6 +70,7 @@ class EpollEngine final : public Engine {
     runnable_.push_back(&op);
   }
   void run_again() noexcept;
+  static Socket* socket_of(const epoll_event& event) noexcept;
   void serve(const epoll_event& event, Turn& turn) noexcept;
   void serve_reader(Op& op) noexcept;
   void serve_writer(Op& op, uint32_t events) noexcept;
@@ -81,6 +83,7 @@ class EpollEngine final : public Engine {
   int epoll_fd_;
   bool tuned_ = false;                             // timer slack of the thread is set
   bool has_pwait2_ = true;
+  bool quiet_ = false;                         // the last turn asked, and little came
   unsigned recv_slabs_ = 1;                        // how many the next large read takes: as many as the last one filled, and more
   std::vector<Op*> runnable_;                      // accepts and relays that stopped at their bound
   std::vector<Op*> runnable_now_;

@@ -12,6 +12,7 @@ constexpr Duration kRelayWatch = std::chrono::milliseconds(50);
 constexpr uint32_t kPumpsMax = 65536;  // a tick; whatever is still dirty then runs in the next one, which does not sleep
 constexpr uint32_t kGatherEventsMin = 8;
 constexpr uint32_t kGatherEventsMax = 32;
+constexpr double kTrialWins = 0.97;            // the other way must cost this share or less
 
 constexpr size_t index_of(EngineKind kind) noexcept { return static_cast<size_t>(kind); }
 
@@ -34,12 +35,31 @@ void clear_notes(Socket& socket) noexcept {
 void GatherPolicy::tick_ended(uint32_t events) noexcept {
   last_ = events;
   average_16_ = average_16_ - average_16_ / 8 + std::min(events, 4096u) * 2;
+  window_events_ += events;
+  busy_ = busy_ || events >= kGatherEventsMin;
 }
 
 GatherPolicy::Advice GatherPolicy::advice() const noexcept {
-  if (last_ < kGatherEventsMin) return {};
+  if (last_ < kGatherEventsMin || !gathering()) return {};
   const uint32_t busy = std::min(average_16_ / 16, last_);
   return {kGather, std::clamp(busy * 3 / 4, 2u, kGatherEventsMax)};
+}
+
+void GatherPolicy::window_ended(Duration cpu) noexcept {
+  const double ns = static_cast<double>(cpu.count()) / window_events_;
+  window_events_ = 0;
+  const bool mattered = std::exchange(busy_, false);
+  if (trial_) {
+    trial_ = false;
+    const bool won = mattered && ns < kept_ns_ * kTrialWins;
+    if (won && won_once_) gather_ = !gather_;
+    won_once_ = won && !won_once_;
+    windows_ = won_once_ ? kTrialEvery - 2 : 0;  // a winner is tried again soon
+    return;
+  }
+  kept_ns_ = ns;
+  if (++windows_ < kTrialEvery || !mattered) return;
+  trial_ = true;
 }
 
 Loop::Loop(Clock& clock, const Options& options)
@@ -47,6 +67,7 @@ Loop::Loop(Clock& clock, const Options& options)
   ignore_sigpipe();
   relay_watch_.loop = this;
   relay_watch_.fire = relay_watch_fired;
+  if (options.gather_always) gather_.keep_gathering();
 }
 
 // What is still on its way to be freed is freed; ops must have ended, their memory is not ours.
@@ -200,6 +221,7 @@ uint32_t Loop::dispatch() noexcept {
   uint32_t served = 0;
   while (Op* op = completed_.pop()) {
     ++served;
+    if (const Op* next = completed_.front(); next != nullptr) __builtin_prefetch(next->socket);
     if (op->kind == OpKind::accept && static_cast<AcceptOp*>(op)->more) {
       op->state = OpState::in_engine;
       if (op->cancel_asked) sides_[index_of(op->engine)].cancelled.push(*op);  // asked while it lay in this list
@@ -226,6 +248,7 @@ uint32_t Loop::run_pumps() noexcept {
     Pump& pump = *dirty_head_;
     dirty_head_ = pump.next_dirty;
     if (dirty_head_ == nullptr) dirty_tail_ = nullptr;
+    if (dirty_head_ != nullptr) __builtin_prefetch(dirty_head_);
     pump.next_dirty = nullptr;
     pump.dirty = false;
     pump.pump(pump);
@@ -270,6 +293,10 @@ void Loop::end_tick(const Turn& turn, uint32_t served) noexcept {
   stats_.slabs_committed.set(slabs_.committed());
   stats_.pool_growths.set(slabs_.growths());
   gather_.tick_ended(turn.events);
+  if (!options_.gather || options_.gather_always || !gather_.window_full()) return;
+  const Duration cpu = clock_.cpu_now();
+  gather_.window_ended(cpu - window_cpu_);
+  window_cpu_ = cpu;
 }
 
 uint32_t Loop::tick(Duration longest) noexcept {

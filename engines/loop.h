@@ -3,8 +3,8 @@
 // Owner: a worker (or a test). Thread: the one that calls run() or tick(); only mailbox().push() and stop() are for others.
 // Guarantees: submit() and cancel() make no syscall and no callback; each op completes exactly once; now() is one instant for
 // a whole tick; an object given to free_later lives until the end of the tick.
-// Gathering: after a tick with several events the next wait lets more arrive for up to 50 us, sized by the last ticks, off
-// when few connections are busy. It never reads configuration and never logs.
+// Gathering: after a tick with several events the next wait may let more arrive for up to 50 us, sized by the last ticks, where
+// that is measured to take less CPU. It never reads configuration and never logs.
 #pragma once
 
 #include <array>
@@ -34,17 +34,34 @@ struct Slot {
   void (*release)(Slot&) noexcept = nullptr;
 };
 
-// How long to let events gather before serving; pure, so that a table can test it.
+// Whether and how long to let events gather before serving; pure, so that a table can test it. What a short sleep costs differs
+// by a factor of ten between machines, so it is measured and not guessed: now and then a window of events is served the other way,
+// and the way that took less CPU per event is kept (after two windows in a row that say so).
 class GatherPolicy {
  public:
   struct Advice { Duration gather{0}; uint32_t events = 0; };
   static constexpr Duration kGather = std::chrono::microseconds(50);
+  static constexpr uint32_t kWindowEvents = 4096;
+  static constexpr uint32_t kTrialEvery = 16;  // windows
+
   void tick_ended(uint32_t events) noexcept;   // events of the tick that just ended
   Advice advice() const noexcept;
+  // A window is over when enough events came; then the loop tells what CPU time they took, and the next window begins.
+  bool window_full() const noexcept { return window_events_ >= kWindowEvents; }
+  void window_ended(Duration cpu) noexcept;
+  void keep_gathering() noexcept { gather_ = true; }
+  bool gathering() const noexcept { return gather_ != trial_; }  // what advice() follows in this window
 
  private:
   uint32_t last_ = 0;
   uint32_t average_16_ = 0;                    // events per tick, times 16, decaying
+  uint32_t window_events_ = 0;
+  uint32_t windows_ = 0;
+  bool gather_ = false;                        // the way that won
+  bool trial_ = false;                         // this window goes the other way
+  bool won_once_ = false;
+  bool busy_ = false;                          // advice() mattered in this window
+  double kept_ns_ = 0;                         // CPU per event of the window before the trial
 };
 
 class Loop {
@@ -52,6 +69,7 @@ class Loop {
   struct Options {
     size_t slab_bytes_max = size_t{1} << 30;
     bool gather = true;
+    bool gather_always = false;   // after each busy tick, without measuring: for tests
   };
   Loop(Clock& clock, const Options& options);
   ~Loop();
@@ -136,6 +154,7 @@ class Loop {
   TimePoint now_;
   uint32_t in_flight_ = 0;
   uint16_t generation_ = 0;     // of the socket adopted last
+  Duration window_cpu_{0};      // the thread's CPU time when the gather policy's window began
   bool wired_ = false;
   bool leaving_ = false;        // some submitted op's socket is still in the epoll set of an engine that it left
   std::atomic<bool> stopping_{false};

@@ -168,7 +168,7 @@ World::World(Kind kind, const Options& options) : kind_(kind), options_(options)
   }
   Loop::Options loop_options;
   loop_options.slab_bytes_max = options.slab_bytes_max;
-  loop_options.gather = options.gather;
+  loop_options.gather = loop_options.gather_always = options.gather;
   loop_ = std::make_unique<Loop>(sim ? network_->clock() : clock_, loop_options);
   for (int i = 0; i < (kind == Kind::both ? 2 : 1); ++i) {
     auto made = make_engine(*loop_, engine(), network_.get());

@@ -458,7 +458,7 @@ TEST_CASE("connect succeeds, fails with the socket's error, and can be cancelled
   b.loop.close(socket);
 }
 
-TEST_CASE("the loop sleeps 50 us for more after a busy tick, and never at one connection") {
+TEST_CASE("the loop tries a sleep of 50 us for more after busy ticks, and never at one connection") {
   SysProbe probe;
   Bench b(true);
   std::vector<std::unique_ptr<Pair>> pairs;
@@ -483,8 +483,10 @@ TEST_CASE("the loop sleeps 50 us for more after a busy tick, and never at one co
     b.loop.tick(1ms);
   }
   CHECK(probe.count("nanosleep") == 0);
-  round(16);
-  b.loop.tick(1ms);
+  for (int i = 0; i < 8000 && probe.count("nanosleep") == 0; ++i) {  // a trial comes once in 16 windows of 4,096 events
+    round(16);
+    b.loop.tick(1ms);
+  }
   CHECK(probe.count("nanosleep") >= 1);
 }
 
