@@ -11,9 +11,16 @@ namespace weir {
 
 namespace {
 
-constexpr uint8_t kAttemptsMax = 3;
+constexpr size_t kAttemptsMax = 3;
 
 WorkerRuntime& under(Exchange& exchange) noexcept { return *static_cast<WorkerRuntime*>(exchange.snapshot); }
+
+// A failed connect is tried at another endpoint, never again at the only one: there it would only multiply `connect`.
+size_t attempts_max(const WorkerRuntime::Rotation& rotation) noexcept {
+  size_t reachable = 0;
+  for (const WorkerRuntime::Target& target : rotation.targets) reachable += target.pool != nullptr;
+  return reachable < kAttemptsMax ? reachable : kAttemptsMax;
+}
 
 // Smooth weighted round robin: everyone gains its weight, the richest is taken and pays the total.
 WorkerRuntime::Target* pick_endpoint(WorkerRuntime::Rotation& rotation) noexcept {
@@ -111,11 +118,10 @@ void Forwarder::forward(Exchange& exchange, bool fresh) noexcept {
 
 bool Forwarder::on_origin_failed(Exchange& exchange, const Fault& fault) noexcept {
   if (exchange.up().opened() && exchange.up().consumed() != 0) return false;
-  UpstreamStats& stats =
-      *under(exchange)
-           .runtime->upstreams[under(exchange).runtime->routes[exchange.route].targets[exchange.target].upstream]
-           .stats[worker_];
-  if (fault.retry == Retry::yes && exchange.attempts < kAttemptsMax) {
+  WorkerRuntime& now = under(exchange);
+  const size_t upstream = now.runtime->routes[exchange.route].targets[exchange.target].upstream;
+  UpstreamStats& stats = *now.runtime->upstreams[upstream].stats[worker_];
+  if (fault.retry == Retry::yes && exchange.attempts < attempts_max(now.upstreams[upstream])) {
     stats.retries_connect.add();
     forward(exchange, false);
     return true;
