@@ -55,6 +55,7 @@ void AdminServer::accepted_entry(Op& op) noexcept {
     conn->next = self.conns_;
     if (self.conns_ != nullptr) self.conns_->prev = conn;
     self.conns_ = conn;
+    if (self.closing_) conn->cut(make_fault(What::shutting_down));
   }
   if (acceptor.more) return;
   if (!self.closing_ && (op.result >= 0 || op.result == -ECANCELED)) {

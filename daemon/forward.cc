@@ -46,6 +46,10 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
   exchange.snapshot = &now;
   exchange.listener_index = static_cast<uint32_t>(listener.index);
   ++now.exchanges;
+  if (exchange.request().method == Method::connect) {  // no route may open a tunnel yet
+    exchange.fail(make_fault(What::upgrade_refused));
+    return;
+  }
   const auto route = find_route(*now.runtime, listener.index, exchange.request());
   if (!route) {
     exchange.fail(make_fault(What::no_route));

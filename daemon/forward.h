@@ -28,6 +28,15 @@ struct WorkerRuntime {
   std::vector<Rotation> upstreams;                    // as runtime->upstreams
   std::vector<std::vector<int64_t>> route_currents;   // by route, by target: the same for weighted `to`
   uint32_t exchanges = 0;                             // that run under it
+
+  WorkerRuntime() = default;
+  WorkerRuntime(const WorkerRuntime&) = delete;
+  WorkerRuntime& operator=(const WorkerRuntime&) = delete;
+  ~WorkerRuntime() {
+    for (const Rotation& rotation : upstreams)
+      for (const Target& target : rotation.targets)
+        if (target.pool != nullptr) --target.pool->users;
+  }
 };
 
 // What an exchange needs to know of the listener it came through.

@@ -11,6 +11,7 @@ namespace weir {
 namespace {
 constexpr Duration kRetryAccept = std::chrono::milliseconds(100);
 constexpr Duration kServeQueue = std::chrono::milliseconds(20);  // without an accept in this time the queue is empty
+constexpr Duration kServeQueueMax = std::chrono::milliseconds(200);  // under a load that never pauses
 }  // namespace
 
 Listener::Listener(ListenerHost& host, std::string name, EngineKind engine, ListenerStats& stats)
@@ -55,6 +56,7 @@ void Listener::drop_socket(const std::string& bind) noexcept {
   for (auto& acceptor : sockets_) {
     if (acceptor->bind != bind || acceptor->closing) continue;
     acceptor->closing = true;
+    acceptor->close_by = host_.loop.now() + kServeQueueMax;
     host_.loop.set_timer(acceptor->retry, host_.loop.now() + kServeQueue);
   }
 }
@@ -71,7 +73,8 @@ void Listener::accepted_entry(Op& op) noexcept {
 void Listener::accept(Acceptor& acceptor) noexcept {
   if (acceptor.result > 0) {
     for (int i = 0; i < acceptor.result; ++i) take(acceptor.accepted[static_cast<size_t>(i)]);
-    if (acceptor.closing) host_.loop.set_timer(acceptor.retry, host_.loop.now() + kServeQueue);
+    if (acceptor.closing)
+      host_.loop.set_timer(acceptor.retry, std::min(host_.loop.now() + kServeQueue, acceptor.close_by));
     if (acceptor.more) return;
   }
   if (acceptor.more) return;
@@ -136,6 +139,7 @@ void Listener::take(const Accepted& accepted) noexcept {
   conn->next = conns_;
   if (conns_ != nullptr) conns_->prev = conn;
   conns_ = conn;
+  if (cut_) conn->cut(make_fault(What::shutting_down));
 }
 
 void Listener::refused(RefusedCause cause, int error) noexcept {
@@ -165,6 +169,7 @@ void Listener::drain() noexcept {
 }
 
 void Listener::cut(const Fault& fault) noexcept {
+  cut_ = true;
   for (h1::ServerConn* conn = conns_; conn != nullptr; conn = conn->next) conn->cut(fault);
 }
 

@@ -53,6 +53,7 @@ class Listener final : public h1::ServerConnHost {
     Socket listening;
     std::string bind;
     bool closing = false;
+    TimePoint close_by{};             // whatever still comes
     struct Retry : Timer { Acceptor* acceptor = nullptr; } retry;  // after descriptors ran out, or before closing
   };
   static void accepted_entry(Op& op) noexcept;
@@ -71,6 +72,7 @@ class Listener final : public h1::ServerConnHost {
   h1::ServerPolicy policy_;
   std::vector<std::unique_ptr<Acceptor>> sockets_;
   h1::ServerConn* conns_ = nullptr;
+  bool cut_ = false;                  // what is accepted now ends at once
   TimePoint refused_logged_{};
   uint64_t refused_unlogged_ = 0;
 };

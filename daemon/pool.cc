@@ -5,10 +5,11 @@
 namespace weir {
 
 h1::ClientConn* Pool::acquire(EngineKind engine, bool fresh, h1::ClientStats& stats, int* error) noexcept {
-  if (!fresh && idle_ != nullptr) {
+  while (!fresh && idle_ != nullptr) {
     h1::ClientConn* conn = idle_;
     unlist(*conn);
-    return conn;
+    if (conn->clean()) return conn;
+    conn->close();  // the origin has closed it, or said something that nobody asked for
   }
   h1::ClientConn* conn = conns_.make(context_, *this, policy_, stats);
   if (conn == nullptr) {
@@ -72,7 +73,7 @@ void PoolSet::retire_unseen(uint64_t generation) noexcept {
       pool.retired = true;
       pool.close_idle();
     }
-    if (pool.retired && pool.count() == 0) it = pools_.erase(it);
+    if (pool.retired && pool.count() == 0 && pool.users == 0) it = pools_.erase(it);
     else ++it;
   }
 }

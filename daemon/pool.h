@@ -25,6 +25,7 @@ class Pool final : public h1::ClientConnHost {
   size_t count() const noexcept { return count_; }
   size_t idle() const noexcept { return idle_count_; }
   bool retired = false;
+  uint32_t users = 0;     // configurations that point here, older ones with exchanges included
   uint64_t seen = 0;      // the generation that named it last
 
  private:

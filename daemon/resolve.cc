@@ -33,11 +33,13 @@ std::vector<Address> resolve(const config::SocketName& name) {
   return found;
 }
 
-Addresses resolve_all(const config::Snapshot& config) {
+Addresses resolve_all(const config::Snapshot& config, const Addresses& before) {
   Addresses all;
   for (const config::Upstream& upstream : config.upstreams)
     for (const config::Server& server : upstream.servers)
       if (!all.contains(server.address.text())) all.emplace(server.address.text(), resolve(server.address));
+  for (auto& [name, found] : all)
+    if (const auto known = before.find(name); found.empty() && known != before.end()) found = known->second;
   return all;
 }
 

@@ -1,5 +1,6 @@
 #include "daemon/supervisor.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,6 +28,17 @@ constexpr size_t kWorkerSlabBytesMin = size_t{16} << 20;
 log::Level level_of(config::LogLevel level) { return static_cast<log::Level>(level); }
 log::Format format_of(config::LogFormat format) {
   return format == config::LogFormat::json ? log::Format::json : log::Format::text;
+}
+// Whether so many more could be opened now.
+bool descriptors_to_spare(size_t count) {
+  std::vector<int> fds;
+  while (fds.size() < count) {
+    const int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0) break;
+    fds.push_back(fd);
+  }
+  for (const int fd : fds) ::close(fd);
+  return fds.size() == count;
 }
 std::string signal_text(int number) { return std::string("SIG") + sigabbrev_np(number); }
 }  // namespace
@@ -85,7 +97,7 @@ int Supervisor::start() {
   log::start(level, format_of(loaded->log.format));
   for (const config::Problem& warning : loaded->warnings) later([text = warning.text()] { log::warn(text); });
   size_t workers = loaded->workers == 0 ? system::usable_cpus() : loaded->workers;
-  const Addresses addresses = resolve_all(*loaded);
+  const Addresses addresses = resolve_all(*loaded, {});
   memory_bytes_ = loaded->limits.memory_bytes.value_or(system::usable_memory_bytes() / 2);
   runtime_ = compile(std::move(*loaded), addresses, 1, workers, registry_);
   later([this] { warn_unresolved(); });
@@ -269,7 +281,7 @@ void Supervisor::start_admin() {
     server.route("GET", "/metrics", [this, text] { return text(metrics_text(*this)); });
     server.route("GET", "/healthz", [text] { return text("ok\n"); });
     server.route("GET", "/readyz", [this, text] {
-      return stage_ == DrainStage::serving ? text("ready\n") : AdminAnswer{503, "text/plain; charset=utf-8", "draining\n"};
+      return stage_ == DrainStage::serving && accepting_ ? text("ready\n") : AdminAnswer{503, "text/plain", "draining\n"};
     });
   };
   if (admin_sockets_.has(config.admin.bind.text())) {
@@ -299,21 +311,25 @@ void Supervisor::publish() {
       to.stats = &registry_.listeners.at(listener.name, worker);
       for (const config::SocketName& bind : listener.binds) {
         to.binds.push_back(bind.text());
-        if (!given_.contains(listener.name + '\n' + bind.text()))
-          to.new_sockets.emplace_back(bind.text(), sockets_.duplicate(bind.text(), worker));
+        if (given_.contains(listener.name + '\n' + bind.text())) continue;
+        const int fd = sockets_.duplicate(bind.text(), worker);
+        if (fd >= 0) to.new_sockets.emplace_back(bind.text(), fd);
+        else log::error("a listening socket could not be handed over", {{"bind", bind.text()}, {"error", strerror(-fd)}});
       }
       publication.listeners.push_back(std::move(to));
     }
     workers_[worker]->publish(std::move(publication));
   }
   given_.clear();
+  for (const config::Listener& listener : runtime_->config.listeners)
+    for (const config::SocketName& bind : listener.binds) given_.insert(listener.name + '\n' + bind.text());
+  accepting_ = true;
+  keep_sockets();
+}
+
+void Supervisor::keep_sockets() {
   std::vector<std::string> kept;
-  for (const config::Listener& listener : runtime_->config.listeners) {
-    for (const config::SocketName& bind : listener.binds) {
-      given_.insert(listener.name + '\n' + bind.text());
-      kept.push_back(bind.text());
-    }
-  }
+  for (const config::SocketName& bind : binds_of(runtime_->config)) kept.push_back(bind.text());
   sockets_.keep_only(kept);
 }
 
@@ -350,6 +366,9 @@ void Supervisor::on_signal(int number) {
     case SIGWINCH:
       log::info("accepting has stopped", {{"signal", signal_text(number)}});
       for (auto& worker : workers_) worker->stop_accepting();
+      sockets_.close_all();  // a reload binds them again
+      given_.clear();
+      accepting_ = false;
       break;
     default: break;
   }
@@ -366,14 +385,15 @@ void Supervisor::reload() {
   }
   notify::reloading();
   log::info("reloading", {{"config", options_.config_path}});
-  help([this, path = options_.config_path] {
+  help([this, path = options_.config_path, before = runtime_->addresses] {
     auto loaded = std::make_shared<config::LoadResult>(config::load(path, config::Environment::real()));
-    auto addresses = std::make_shared<Addresses>(*loaded ? resolve_all(**loaded) : Addresses());
+    auto addresses = std::make_shared<Addresses>(*loaded ? resolve_all(**loaded, before) : Addresses());
     post([this, loaded, addresses] { finish_reload(std::move(*loaded), *addresses); });
   });
 }
 
 void Supervisor::finish_reload(config::LoadResult loaded, const Addresses& addresses) {
+  if (stage_ != DrainStage::serving) return;  // it was overtaken by a stop
   last_reload_unix_ = time(nullptr);
   std::string failed;
   if (!loaded) {
@@ -415,7 +435,14 @@ std::string Supervisor::take(config::Snapshot config, const Addresses& addresses
   if (!(config.admin == now.admin) || config.metrics != now.metrics || config.user != now.user)
     log::warn("changed `admin`, `metrics` or `user` take effect at the next start");
   if (auto bound = sockets_.open(binds_of(config), workers_.size()); !bound) return bound.error();
-  if (std::string failed = access_->configure(config.log.access); !failed.empty()) return failed;
+  if (!descriptors_to_spare(workers_.size() * binds_of(config).size())) {
+    keep_sockets();
+    return "too few descriptors are left to hand its sockets to the workers (RLIMIT_NOFILE)";
+  }
+  if (std::string failed = access_->configure(config.log.access); !failed.empty()) {
+    keep_sockets();  // those that were bound for nothing go
+    return failed;
+  }
   for (const config::Problem& warning : config.warnings) log::warn(warning.text());
   log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
   runtime_ = compile(std::move(config), addresses, runtime_->generation + 1, workers_.size(), registry_);
@@ -439,9 +466,9 @@ void Supervisor::look_names_up() {
     return;
   }
   help([this, runtime = runtime_] {
-    auto addresses = std::make_shared<Addresses>(resolve_all(runtime->config));
+    auto addresses = std::make_shared<Addresses>(resolve_all(runtime->config, runtime->addresses));
     post([this, runtime, addresses] {
-      if (runtime == runtime_ && *addresses != runtime_->addresses) {
+      if (stage_ == DrainStage::serving && runtime == runtime_ && *addresses != runtime_->addresses) {
         runtime_ = compile(config::Snapshot(runtime_->config), *addresses, runtime_->generation + 1, workers_.size(), registry_);
         log::info("names resolve differently now", {{"generation", std::to_string(runtime_->generation)}});
         publish();
@@ -496,13 +523,13 @@ int Supervisor::stop() {
     log::stop();
     _exit(kExitFailure);
   }
-  workers_.clear();
-  access_.reset();
   for (AdminServer* server : {admin_.get(), metrics_.get()}) {
     if (server == nullptr) continue;
     server->close();
     while (!server->empty()) loop_.tick(std::chrono::milliseconds(10));
   }
+  workers_.clear();
+  access_.reset();
   admin_sockets_.close_all();
   log::info("stopped");
   log::stop();

@@ -59,6 +59,7 @@ class Supervisor {
   void warn_unresolved();
   void later(std::function<void()> line) { later_.push_back(std::move(line)); }
   void publish();
+  void keep_sockets();                                   // those of the serving configuration, no others
   std::vector<config::SocketName> binds_of(const config::Snapshot& config) const;
   void on_signal(int number);
   void reload();
@@ -95,6 +96,7 @@ class Supervisor {
   std::vector<std::function<void()>> later_;             // lines of the start that the identity line must precede
   DrainStage stage_ = DrainStage::serving;
   bool drain_without_limit_ = false;
+  bool accepting_ = true;
   size_t emptied_ = 0;
   uint64_t memory_bytes_ = 0;
   std::set<std::string> given_;                          // listener and bind: sockets that the workers have

@@ -117,6 +117,7 @@ std::unique_ptr<WorkerRuntime> Worker::adopt_runtime(std::shared_ptr<const Runti
       if (endpoint.address.length != 0) {
         target.pool = &pools_.at(endpoint.address);
         target.pool->seen = runtime->generation;
+        ++target.pool->users;
         rotation.weight_total += endpoint.weight;
       }
       rotation.targets.push_back(target);

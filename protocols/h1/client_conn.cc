@@ -10,6 +10,7 @@ namespace weir::h1 {
 
 namespace {
 constexpr size_t kOutBytesMax = 256u << 10;
+constexpr uint8_t kInterimMax = 32;  // 1xx answers to one request
 }
 
 ClientConn::ClientConn(ExchangeContext& context, ClientConnHost& host, const ClientPolicy& policy, ClientStats& stats) noexcept
@@ -58,6 +59,7 @@ void ClientConn::connect_done(Op& op) noexcept {
 void ClientConn::begin(Exchange& exchange) noexcept {
   exchange_ = &exchange;
   engaged_ = true;
+  interim_ = 0;
   head_received_ = request_ended_ = reusable_ = answer_begun_ = false;
   method_ = exchange.request().method;
   if (state_ == State::idle) state_ = State::busy;
@@ -99,17 +101,21 @@ void ClientConn::read_heads() noexcept {
       return;
     }
     inbound_.head.take(inbound_.in, loop_.slabs(), result.consumed, head);
-    since_ = loop_.now();
     if (head.status == 101) {  // we never ask for an upgrade, so an origin may not answer with one
       fail(What::bad_response);
       return;
     }
-    if (head.status < 200) {
+    if (head.status < 200) {  // the response deadline runs on, so they cannot go on for ever
+      if (++interim_ > kInterimMax) {
+        fail(What::bad_response);
+        return;
+      }
       exchange_->informational(head);
       continue;
     }
+    since_ = loop_.now();
     head_received_ = true;
-    reusable_ = head.keep_alive && head.body != BodyKind::until_close;
+    reusable_ = method_ != Method::connect && head.keep_alive && head.body != BodyKind::until_close;
     inbound_.begin_body(head.body, head.content_length);
     exchange_->response_head(head);  // may end the exchange at once
     head.reset();
@@ -167,6 +173,7 @@ void ClientConn::arm_receive() noexcept {
     transport_.read(inbound_.body_want(in));
     return;
   }
+  if (head_received_ && !inbound_.in.empty()) return;  // bytes beyond the answer: it is not reused, more is not wanted
   transport_.read(kSlabBytes);
 }
 
@@ -255,8 +262,7 @@ void ClientConn::close() noexcept { close_now(); }
 
 void ClientConn::on_bytes(Chain&& bytes) noexcept {
   answer_begun_ = engaged_;
-  if (state_ == State::busy && !head_received_) inbound_.head.append(inbound_.in, loop_.slabs(), std::move(bytes));
-  else inbound_.in.append(std::move(bytes));
+  inbound_.head.append(inbound_.in, loop_.slabs(), std::move(bytes));
   touch();
 }
 

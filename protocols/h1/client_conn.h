@@ -51,6 +51,7 @@ class ClientConn final : public Stream, public TransportOwner {
   void close() noexcept;                      // when idle: the pool gives it up
   bool reused() const noexcept { return uses_ > 1; }
   bool idle() const noexcept { return state_ == State::idle; }
+  bool clean() const noexcept { return idle() && inbound_.in.empty() && !transport_.at_eof(); }  // may be used again
 
   ClientConn* next = nullptr;                 // the pool's idle list
   ClientConn* prev = nullptr;
@@ -118,6 +119,7 @@ class ClientConn final : public Stream, public TransportOwner {
   bool head_received_ = false;
   bool request_ended_ = false;
   bool reusable_ = false;         // the answer's head allows another exchange
+  uint8_t interim_ = 0;           // 1xx answers so far
   bool relay_out_ = false;
   bool broken_ = false;           // output could not be written for want of memory
   bool write_failed_ = false;     // nothing more can be sent; an answer may still come

@@ -91,11 +91,12 @@ bool ServerConn::read_head() noexcept {
     return false;
   }
   Head& request = exchange_->request();
+  exchange_->client_ip = {peer_text_, peer_text_size_};
   const ParseResult result =
       parse_request_head(bytes.data(), bytes.size(), inbound_.head.scanned, policy_.head, request);
   if (result.state == Parse::need_more) {
     context_.exchanges.destroy(std::exchange(exchange_, nullptr));
-    if (transport_.at_eof()) close_now(false);
+    if (transport_.at_eof()) finish(false);  // answers to earlier requests may still be on their way
     return false;
   }
   first_ = false;
@@ -110,7 +111,6 @@ bool ServerConn::read_head() noexcept {
     request_failed(result.what, true);
     return true;
   }
-  exchange_->client_ip = {peer_text_, peer_text_size_};
   inbound_.head.take(inbound_.in, loop_.slabs(), result.consumed, request);
   inbound_.begin_body(request.body, request.content_length);
   if (!request.keep_alive || ending()) close_after_ = true;
@@ -180,7 +180,9 @@ void ServerConn::settle() noexcept {
 void ServerConn::arm_receive() noexcept {
   if (transport_.reading() || transport_.at_eof() || inbound_.relaying) return;  // a cancelled relay may still run
   switch (state_) {
-    case State::idle:
+    case State::idle:  // not empty: it waits for the output to be taken
+      if (inbound_.in.bytes() < kReadAheadBytes) transport_.read(kSlabBytes);
+      break;
     case State::head: transport_.read(kSlabBytes); break;
     case State::exchange:
       if (!inbound_.body_done()) {
@@ -250,8 +252,8 @@ void ServerConn::due_entry(Timer& timer) noexcept {
 
 void ServerConn::write_timed_out() noexcept {
   // The kernel took nothing new, but the peer still reads what it had; or a relay moved bytes without telling.
-  const uint64_t progress = transport_.acked_bytes() + (relay_out_ ? out->consumed() : 0);
-  if (looked_at_ <= sent_at_ || progress != progress_seen_ || (relay_out_ && out->relay_awaits_source())) {
+  const uint64_t progress = transport_.acked_bytes() + (relay_out_ && out != nullptr ? out->consumed() : 0);
+  if (looked_at_ <= sent_at_ || progress != progress_seen_ || (relay_out_ && out != nullptr && out->relay_awaits_source())) {
     progress_seen_ = progress;
     looked_at_ = loop_.now();
     return;
@@ -305,8 +307,7 @@ void ServerConn::on_bytes(Chain&& bytes) noexcept {
     touch();  // asks for more
     return;
   }
-  if (state_ == State::idle || state_ == State::head) inbound_.head.append(inbound_.in, loop_.slabs(), std::move(bytes));
-  else inbound_.in.append(std::move(bytes));
+  inbound_.head.append(inbound_.in, loop_.slabs(), std::move(bytes));  // small pieces share slabs
   touch();
 }
 
@@ -358,6 +359,7 @@ size_t ServerConn::room() const noexcept {
 
 void ServerConn::send_head(const Head& head, std::span<const ExtraField> extra) noexcept {
   Framing framing;
+  if (head.status < 200 && exchange_->request().version == Version::http10) return;  // RFC 9110 section 15.2
   if (head.status >= 200) {
     head_sent_ = true;
     const Head& request = exchange_->request();

@@ -283,3 +283,25 @@ def test_engines_side_by_side(t):
     assert weir.metric("weir_requests_total", listener="right", code_class="2xx") == 200
     for client in clients:
         client.close()
+
+
+@case()
+def test_connect_is_refused(t):
+    """No route opens a tunnel: 501, and nothing reaches the origin."""
+    origin = t.origin()
+    t.weir(origin)
+    client = t.client()
+    client.send(b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
+    assert client.response().status == 501
+    assert not origin.requests
+
+
+@case(engines=("epoll",))
+def test_no_interim_answer_to_http10(t):
+    def interim(q, a):
+        a.raw(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    t.weir(t.origin(interim))
+    client = t.client()
+    client.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
+    answer = client.response()
+    assert (answer.status, answer.body) == (200, b"ok"), answer

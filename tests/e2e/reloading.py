@@ -1,4 +1,6 @@
 """HUP: a new snapshot at a tick boundary, unchanged sockets kept, what is in flight ends under what it began with."""
+import signal
+import socket
 import threading
 
 from lib.case import case
@@ -140,3 +142,24 @@ def test_reload_under_load(t):
         thread.join(30)
     assert not trouble, trouble
     t.note(f"{sum(done)} requests")
+
+
+@case(engines=("epoll",))
+def test_winch_then_hup(t):
+    """WINCH stops accepting and frees the port; a reload brings it back."""
+    weir = t.weir(t.origin(said(b"x")))
+    kept = t.client()
+    assert kept.get("/").body == b"x"
+    weir.signal(signal.SIGWINCH)
+
+    def refused():
+        try:
+            socket.create_connection(("127.0.0.1", t.port), 1).close()
+            return False
+        except ConnectionRefusedError:
+            return True
+    wait_until("new connections are refused", refused)
+    assert kept.get("/").body == b"x", "those inside are served on"
+    weir.hup()
+    wait_until("accepting again", lambda: not refused())
+    assert t.client().get("/").body == b"x"

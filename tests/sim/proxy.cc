@@ -132,7 +132,7 @@ Proxy::~Proxy() { verdict(); }
 
 void Proxy::adopt_runtime() {
   config::Snapshot config = load(config_text(options_));
-  const Addresses addresses = resolve_all(config);
+  const Addresses addresses = resolve_all(config, {});
   current_.runtime = compile(std::move(config), addresses, 1, 1, registry_);
   for (const UpstreamPlan& plan : current_.runtime->upstreams) {
     WorkerRuntime::Rotation rotation;

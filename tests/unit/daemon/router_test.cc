@@ -18,7 +18,7 @@ class Routes {
                                       [](const std::string&) { return std::vector<std::string>(); }};
     auto config = config::load_text(text, "t.yaml", nothing);
     if (!config) throw std::runtime_error(config.error().text());
-    const Addresses addresses = resolve_all(*config);
+    const Addresses addresses = resolve_all(*config, {});
     runtime_ = compile(std::move(*config), addresses, 1, 1, registry_);
   }
   // The body of the route's answer, "-" where there is none.
