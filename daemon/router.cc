@@ -6,25 +6,13 @@ namespace weir {
 
 namespace {
 
-bool same_host(std::string_view a, std::string_view b) noexcept {
+bool same_name(std::string_view a, std::string_view b) noexcept {
   return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
-}
-
-bool host_matches(const config::HostPattern& pattern, std::string_view host) noexcept {
-  if (!pattern.wildcard) return same_host(pattern.name, host);
-  if (host.size() < pattern.name.size() + 2) return false;
-  const size_t dot = host.size() - pattern.name.size() - 1;
-  return host[dot] == '.' && same_host(host.substr(dot + 1), pattern.name);
-}
-
-// "/api" holds for /api and /api/x, not for /apiary.
-bool prefix_matches(std::string_view prefix, std::string_view path) noexcept {
-  return path.starts_with(prefix) && (path.size() == prefix.size() || path[prefix.size()] == '/');
 }
 
 bool header_matches(const config::NameValue& wanted, const Head& request) noexcept {
   for (const Field& field : request)
-    if (!field.removed && same_host(field.name_view(), wanted.name) && field.value_view() == wanted.value) return true;
+    if (!field.removed && same_name(field.name_view(), wanted.name) && field.value_view() == wanted.value) return true;
   return false;
 }
 
@@ -41,15 +29,8 @@ bool query_matches(const config::NameValue& wanted, std::string_view query) noex
   return false;
 }
 
-bool matches(const config::Match& match, const Head& request, std::string_view host, std::string_view path,
-             std::string_view query) noexcept {
-  if (match.path && *match.path != path) return false;
-  if (!match.path_prefix.empty() && !prefix_matches(match.path_prefix, path)) return false;
-  if (!match.hosts.empty()) {
-    bool one = false;
-    for (const auto& pattern : match.hosts) one = one || host_matches(pattern, host);
-    if (!one) return false;
-  }
+// All but host, path and listener, which the index has looked at.
+bool rest_matches(const config::Match& match, const Head& request, std::string_view query) noexcept {
   if (!match.methods.empty()) {
     bool one = false;
     for (const auto& method : match.methods) one = one || method == request.method_text;
@@ -74,16 +55,17 @@ std::string_view host_of(std::string_view authority) noexcept {
   return authority;
 }
 
-std::optional<size_t> find_route(const Runtime& runtime, size_t listener, const Head& request) noexcept {
+std::optional<size_t> find_route(const Runtime& runtime, size_t listener, const Head& request, uint32_t* steps) noexcept {
   const size_t mark = request.path.find('?');
   const std::string_view path = request.path.substr(0, mark);
   const std::string_view query = mark == std::string_view::npos ? std::string_view() : request.path.substr(mark + 1);
-  const std::string_view host = host_of(request.authority);
-  for (const uint32_t index : runtime.by_listener[listener]) {
-    const config::Route& route = *runtime.routes[index].route;
-    if (!route.match || matches(*route.match, request, host, path, query)) return index;
-  }
-  return std::nullopt;
+  uint32_t taken = 0;
+  const uint32_t found = runtime.by_listener[listener].first(
+      host_of(request.authority), path, taken,
+      [&](uint32_t route) noexcept { return rest_matches(*runtime.routes[route].route->match, request, query); });
+  if (steps != nullptr) *steps += taken;
+  if (found == RouteIndex::kNone) return std::nullopt;
+  return found;
 }
 
 }  // namespace weir

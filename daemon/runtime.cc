@@ -105,7 +105,7 @@ std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addre
       if (serves(route, listener)) (route.match ? order : last).push_back(static_cast<uint32_t>(i));
     }
     order.insert(order.end(), last.begin(), last.end());
-    runtime->by_listener.push_back(std::move(order));
+    runtime->by_listener.push_back(RouteIndex::build(runtime->config.routes, order));
   }
   return runtime;
 }

@@ -10,6 +10,7 @@
 
 #include "config/snapshot.h"
 #include "daemon/resolve.h"
+#include "daemon/route_index.h"
 #include "daemon/stats.h"
 
 namespace weir {
@@ -46,7 +47,7 @@ struct Runtime {
   config::Snapshot config;
   std::vector<UpstreamPlan> upstreams;
   std::vector<RoutePlan> routes;                  // as config.routes
-  std::vector<std::vector<uint32_t>> by_listener; // route indices to try, in order, the fallback last
+  std::vector<RouteIndex> by_listener;
   Addresses addresses;                            // what the names resolved to
   std::vector<std::string> unresolved;            // names that did not
 };
