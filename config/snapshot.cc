@@ -39,6 +39,19 @@ Timeouts TimeoutOverrides::over(Timeouts base) const {
   return base;
 }
 
+Limits LimitOverrides::over(Limits base) const {
+  if (request_head_bytes) base.request_head_bytes = *request_head_bytes;
+  if (header_count) base.header_count = *header_count;
+  if (request_body_bytes) base.request_body_bytes = *request_body_bytes;
+  if (response_head_bytes) base.response_head_bytes = *response_head_bytes;
+  return base;
+}
+
+bool LimitOverrides::empty() const { return *this == LimitOverrides{}; }
+bool UnixAccess::empty() const { return *this == UnixAccess{}; }
+bool Rewrite::empty() const { return *this == Rewrite{}; }
+bool HeaderEdits::empty() const { return *this == HeaderEdits{}; }
+
 bool TimeoutOverrides::empty() const { return *this == TimeoutOverrides{}; }
 
 Timeouts exchange_timeouts(const Snapshot& snapshot, const Listener& listener, const Upstream* upstream,
@@ -46,6 +59,13 @@ Timeouts exchange_timeouts(const Snapshot& snapshot, const Listener& listener, c
   Timeouts result = listener.own_timeouts.over(snapshot.timeouts);
   if (upstream != nullptr) result = upstream->own_timeouts.over(result);
   return route.own_timeouts.over(result);
+}
+
+Limits exchange_limits(const Snapshot& snapshot, const Listener& listener, const Upstream* upstream,
+                       const Route& route) {
+  Limits result = listener.own_limits.over(snapshot.limits);
+  if (upstream != nullptr) result = upstream->own_limits.over(result);
+  return route.own_limits.over(result);
 }
 
 std::string Where::text() const {

@@ -15,6 +15,9 @@
 #include <variant>
 #include <vector>
 
+#include "config/cidr.h"
+#include "config/path_regex.h"
+
 namespace weir::config {
 
 using Milliseconds = std::chrono::milliseconds;
@@ -43,7 +46,8 @@ struct SocketName {
 
 enum class EngineChoice : uint8_t { adaptive, epoll, io_uring };
 enum class Protocol : uint8_t { h1 };
-enum class Balance : uint8_t { round_robin };
+enum class Scheme : uint8_t { http, https };
+enum class Balance : uint8_t { round_robin, least_requests, random };
 enum class LogLevel : uint8_t { debug, info, warn, error };
 enum class LogFormat : uint8_t { text, json };
 enum class AccessFormat : uint8_t { json, combined };
@@ -85,6 +89,48 @@ struct TimeoutOverrides {
   bool operator==(const TimeoutOverrides&) const = default;
 };
 
+inline constexpr uint64_t kUnlimited = UINT64_MAX;
+
+// At the top they hold for the process, not per worker.
+struct Limits {
+  uint64_t request_head_bytes = 32 * 1024;
+  uint64_t header_count = 128;
+  uint64_t request_body_bytes = kUnlimited;
+  uint64_t response_head_bytes = 64 * 1024;
+  uint64_t connections = 65'536;
+  bool connections_set = false;                 // false: the daemon may lower it to what RLIMIT_NOFILE carries
+  std::optional<uint64_t> memory_bytes;         // none: half of the cgroup's or the machine's
+  uint64_t h2_streams = 256;
+  uint64_t overhead_frames = 1000;
+  uint64_t resets = 512;
+  uint64_t ws_message_bytes = kUnlimited;
+  uint64_t pipe_min_bytes = 64 * 1024;
+  uint64_t pipe_max_bytes = 8 * 1024 * 1024;
+  bool operator==(const Limits&) const = default;
+};
+
+// What one level set of the limits of one message: a listener the first three, an upstream response_head, a route
+// request_body and response_head.
+struct LimitOverrides {
+  std::optional<uint64_t> request_head_bytes;
+  std::optional<uint64_t> header_count;
+  std::optional<uint64_t> request_body_bytes;
+  std::optional<uint64_t> response_head_bytes;
+
+  Limits over(Limits base) const;      // base with what is set here laid over it
+  bool empty() const;
+  bool operator==(const LimitOverrides&) const = default;
+};
+
+// The file of a unix socket that is listened on. What is empty stays as the process makes it.
+struct UnixAccess {
+  std::optional<uint16_t> mode;        // permission bits, 0 to 0777
+  std::string user;                    // a name or a number, looked up by the daemon
+  std::string group;
+  bool empty() const;
+  bool operator==(const UnixAccess&) const = default;
+};
+
 struct Listener {
   std::string name;                // default: the text of the first bind
   std::vector<SocketName> binds;   // at least one; unix paths and numeric addresses only
@@ -92,6 +138,16 @@ struct Listener {
   std::vector<Protocol> protocols{Protocol::h1};
   TimeoutOverrides own_timeouts;
   Timeouts timeouts;               // built-in < top < this listener: for what happens before a route is known
+  LimitOverrides own_limits;
+  Limits limits;                   // likewise; request_head_bytes and header_count count here and nowhere closer
+  UnixAccess unix_access;          // of the unix sockets among the binds
+  // All requests are answered with 308 to https://HOST/TARGET, without routing, but for those under
+  // /.well-known/acme-challenge/, which take the ordinary way. HOST is the request's, without its port.
+  bool redirect_https = false;
+  // Peers whose X-Forwarded-For (-Proto, -Host) and Forwarded are believed: the client is the right-most address that is
+  // not one of these. From all others these fields are replaced.
+  std::vector<Cidr> trusted_proxies;
+  bool trust_unix = false;         // peers of unix sockets (they have no address) are such proxies too
   Where where;
 };
 
@@ -113,10 +169,13 @@ struct Match {
   std::vector<HostPattern> hosts;       // empty: any
   std::optional<std::string> path;      // exact
   std::string path_prefix;              // whole segments, no final "/": "/api" holds for /api and /api/x; empty: any
+  std::optional<PathRegex> path_regex;  // found anywhere in the path; of path, path_prefix and path_regex at most one is set
   std::vector<std::string> methods;     // case-sensitive tokens; empty: any
   std::vector<NameValue> headers;
   std::vector<NameValue> query;         // as they stand in the URL, byte for byte; a bare name has the value ""
   std::vector<size_t> listeners;        // indices into Snapshot::listeners; empty: any
+  std::optional<Scheme> scheme;         // the client's: the listener's, or what a trusted proxy says in X-Forwarded-Proto
+  std::vector<Cidr> clients;            // the client after trusted_proxies; empty: any; one without an address is in none
   bool operator==(const Match&) const = default;
 };
 
@@ -141,12 +200,40 @@ struct Redirect {
 };
 using Action = std::variant<Forward, Respond, Redirect>;
 
+// On the way to the origin; after the match, which sees what the client sent. At most one of path_prefix and path_regex.
+struct Rewrite {
+  // Takes the place of Match::path_prefix: path_prefix + path.substr(match.path_prefix.size()), or "/" when that is empty.
+  // No final "/" ("/" is ""). The query stays.
+  std::optional<std::string> path_prefix;
+  std::optional<PathRegex> path_regex;  // what it finds first in the path is replaced; finds nothing: the path stays
+  std::string replacement;              // for PathRegex::replace
+  std::string host;                     // sent as Host (and :authority); empty: as the client sent it
+  bool empty() const;
+  bool operator==(const Rewrite&) const = default;
+};
+
+// Applied in this order: remove, set, add; after all that Weir itself changes (X-Forwarded-*, Via ...), so they win.
+// Never a field that frames a message or belongs to one connection, never Host. Names in lower case.
+struct HeaderEdits {
+  std::vector<std::string> remove;      // all fields of the name
+  std::vector<NameValue> set;           // instead of all fields of the name
+  std::vector<NameValue> add;           // beside those that are there; a name may be there twice
+  bool empty() const;
+  bool operator==(const HeaderEdits&) const = default;
+};
+
 struct Route {
   std::string name;                     // default: its host and path as text; unique
   std::optional<Match> match;           // none: the fallback
   Action action;
   TimeoutOverrides own_timeouts;
   Timeouts timeouts;                    // built-in < top < this route; for one exchange use exchange_timeouts()
+  LimitOverrides own_limits;            // for one exchange use exchange_limits()
+  Rewrite rewrite;                      // empty unless the action is Forward
+  HeaderEdits request_headers;          // empty unless the action is Forward
+  HeaderEdits response_headers;         // of every answer on this route, Weir's own too
+  bool via = false;                     // Via, both ways
+  bool forwarded = false;               // Forwarded (RFC 7239) beside X-Forwarded-*
   Where where;
 };
 
@@ -162,32 +249,16 @@ struct Upstream {
   Balance balance = Balance::round_robin;
   TimeoutOverrides own_timeouts;
   Timeouts timeouts;                    // built-in < top < this upstream
+  LimitOverrides own_limits;
+  uint64_t max_connections = kUnlimited;  // open to all its servers together, of the process
   Where where;
 };
 
-inline constexpr uint64_t kUnlimited = UINT64_MAX;
-
-// All of them hold for the process, not per worker.
-struct Limits {
-  uint64_t request_head_bytes = 32 * 1024;
-  uint64_t header_count = 128;
-  uint64_t request_body_bytes = kUnlimited;
-  uint64_t response_head_bytes = 64 * 1024;
-  uint64_t connections = 65'536;
-  bool connections_set = false;                 // false: the daemon may lower it to what RLIMIT_NOFILE carries
-  std::optional<uint64_t> memory_bytes;         // none: half of the cgroup's or the machine's
-  uint64_t h2_streams = 256;
-  uint64_t overhead_frames = 1000;
-  uint64_t resets = 512;
-  uint64_t ws_message_bytes = kUnlimited;
-  uint64_t pipe_min_bytes = 64 * 1024;
-  uint64_t pipe_max_bytes = 8 * 1024 * 1024;
-  bool operator==(const Limits&) const = default;
-};
-
 struct Admin {
-  SocketName bind{.host = {}, .port = 0, .unix_path = "/run/weir/admin.sock"};  // unix sockets only
+  SocketName bind{.host = {}, .port = 0, .unix_path = "/run/weir/admin.sock"};
   bool set = false;                             // false: the default: failing to bind it is a warning, not an error
+  UnixAccess unix_access;
+  std::string token_file;                       // holds the token that each request must carry; never empty for TCP
   bool operator==(const Admin&) const = default;
 };
 
@@ -222,6 +293,9 @@ struct ConfigTest {
   bool https = false;
   std::string host;                             // lower case, with the port when one is written
   std::string target;                           // path and query, begins with "/"
+  std::vector<NameValue> headers;               // that the request carries besides Host
+  std::optional<size_t> listener;               // none: the one that has the URL's port, else the first
+  std::string client;                           // a numeric address; empty: none is known
   struct Expect {
     std::optional<std::string> upstream;        // a known name
     std::optional<std::string> route;           // a known name
@@ -262,5 +336,8 @@ struct Snapshot {
 // The timeouts of one exchange: built-in < top < listener < upstream < route. upstream may be null (respond, redirect).
 Timeouts exchange_timeouts(const Snapshot& snapshot, const Listener& listener, const Upstream* upstream,
                            const Route& route);
+// Its limits, by the same order.
+Limits exchange_limits(const Snapshot& snapshot, const Listener& listener, const Upstream* upstream,
+                       const Route& route);
 
 }  // namespace weir::config

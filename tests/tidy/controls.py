@@ -19,7 +19,7 @@ CONTROLS = {
     "third_party": (
         [{"daemon/a.cc": "#include <yaml-cpp/yaml.h>\n"}, {"engines/epoll_engine.cc": "#include <liburing.h>\n"},
          {"protocols/h1/a.cc": "#include <nghttp2/nghttp2.h>\n"}, {"daemon/worker.cc": "#include <spdlog/spdlog.h>\n"},
-         {"daemon/a.cc": "#include <boost/asio.hpp>\n"}],
+         {"daemon/a.cc": "#include <boost/asio.hpp>\n"}, {"daemon/router.cc": "#include <re2/re2.h>\n"}],
         [{"config/yaml_reader.cc": "#include <yaml-cpp/yaml.h>\n", "engines/uring_ring.cc": "#include <liburing.h>\n",
           "daemon/log.cc": "#include <spdlog/spdlog.h>\n", "engines/a.cc": "#include <sys/socket.h>\n#include <array>\n"}]),
     "file_length": ([{"engines/a.cc": "\n" * 801}, {"dev": "\n" * 801}], [{"engines/a.cc": "\n" * 800, "docs/a.md": "\n" * 900}]),

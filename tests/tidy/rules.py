@@ -15,6 +15,7 @@ MAY_INCLUDE = {
 # header -> where it may be included, as a pattern over paths
 THIRD_PARTY = [
     (r"yaml-cpp/", r"config/yaml_"),
+    (r"re2/", r"config/path_regex\.cc"),
     (r"liburing|linux/io_uring\.h", r"engines/uring_"),
     (r"nghttp2/", r"protocols/h2/"),
     (r"nghttp3/|ngtcp2/", r"protocols/h3/"),
