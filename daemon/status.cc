@@ -189,7 +189,7 @@ void process(Text& text, Supervisor& supervisor) {
     text.sample({}, sum_workers(supervisor, zero.read));
   }
   text.family("weir_config_generation", "gauge", "Number of the configuration that serves.");
-  text.sample({}, supervisor.runtime().generation);
+  text.sample({}, supervisor.generation_served());
   text.family("weir_config_last_reload_success", "gauge", "1 when the last reload was taken.");
   text.sample({}, supervisor.last_reload_ok() ? 1 : 0);
   text.family("weir_config_last_reload_timestamp_seconds", "gauge", "When the configuration was last read.");
@@ -217,7 +217,7 @@ std::string status_json(Supervisor& supervisor) {
   out.member("version", WEIR_VERSION).member("pid", static_cast<uint64_t>(getpid()));
   out.member("stage", stage_name(supervisor.stage()));
   out.member("workers", static_cast<uint64_t>(supervisor.workers().size()));
-  out.key("config").object().member("hash", runtime.config.hash).member("generation", runtime.generation);
+  out.key("config").object().member("hash", runtime.config.hash).member("generation", supervisor.generation_served());
   out.member("last_reload_success", supervisor.last_reload_ok());
   out.member("live_generations", most_generations(supervisor));
   out.end_object();

@@ -298,7 +298,13 @@ void Supervisor::start_admin() {
 }
 
 // What changed is told to every worker; sockets that a worker's listener already has stay where they are.
-void Supervisor::publish() {
+void Supervisor::publish(std::move_only_function<void()> then) {
+  struct Pending {
+    size_t workers;
+    uint64_t generation;
+    std::move_only_function<void()> then;
+  };
+  auto pending = std::make_shared<Pending>(workers_.size(), runtime_->generation, std::move(then));
   for (size_t worker = 0; worker < workers_.size(); ++worker) {
     Publication publication;
     publication.runtime = runtime_;
@@ -318,7 +324,11 @@ void Supervisor::publish() {
       }
       publication.listeners.push_back(std::move(to));
     }
-    workers_[worker]->publish(std::move(publication));
+    workers_[worker]->publish(std::move(publication), [this, pending] {
+      if (--pending->workers != 0) return;
+      generation_served_ = pending->generation;
+      if (pending->then) pending->then();
+    });
   }
   given_.clear();
   for (const config::Listener& listener : runtime_->config.listeners)
@@ -405,6 +415,12 @@ void Supervisor::finish_reload(config::LoadResult loaded, const Addresses& addre
   } else {
     failed = take(std::move(*loaded), addresses);
   }
+  if (!failed.empty()) conclude_reload(failed);
+}
+
+// Said only when it is true: after this line in the log no request is served by the old routes.
+void Supervisor::conclude_reload(const std::string& failed) {
+  if (stage_ != DrainStage::serving) return;
   last_reload_ok_ = failed.empty();
   if (failed.empty()) {
     log::info("reloaded", {{"generation", std::to_string(runtime_->generation)}, {"hash", runtime_->config.hash}});
@@ -447,7 +463,7 @@ std::string Supervisor::take(config::Snapshot config, const Addresses& addresses
   log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
   runtime_ = compile(std::move(config), addresses, runtime_->generation + 1, workers_.size(), registry_);
   warn_unresolved();
-  publish();
+  publish([this] { conclude_reload({}); });
   watch_names();
   return {};
 }

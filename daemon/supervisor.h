@@ -43,6 +43,7 @@ class Supervisor {
   DrainStage stage() const { return stage_; }
   bool last_reload_ok() const { return last_reload_ok_; }
   int64_t last_reload_unix() const { return last_reload_unix_; }
+  uint64_t generation_served() const { return generation_served_; }   // every worker serves by it
   uint64_t memory_bytes() const { return memory_bytes_; }
   uint64_t access_lines_dropped() const { return access_->dropped(); }
 
@@ -58,12 +59,13 @@ class Supervisor {
   void log_identity();
   void warn_unresolved();
   void later(std::function<void()> line) { later_.push_back(std::move(line)); }
-  void publish();
+  void publish(std::move_only_function<void()> then = {});  // then: every worker serves by it
   void keep_sockets();                                   // those of the serving configuration, no others
   std::vector<config::SocketName> binds_of(const config::Snapshot& config) const;
   void on_signal(int number);
   void reload();
   void finish_reload(config::LoadResult loaded, const Addresses& addresses);
+  void conclude_reload(const std::string& failed);
   std::string take(config::Snapshot config, const Addresses& addresses);   // of a reload; else why nothing changed
   void help(std::function<void()> job);                  // a blocking job, on the helper thread
   std::string refuse_change(const config::Snapshot& next) const;
@@ -102,6 +104,7 @@ class Supervisor {
   std::set<std::string> given_;                          // listener and bind: sockets that the workers have
   bool last_reload_ok_ = true;
   int64_t last_reload_unix_ = 0;
+  uint64_t generation_served_ = 1;
 };
 
 std::string status_json(Supervisor& supervisor);

@@ -66,8 +66,11 @@ void Worker::post(std::move_only_function<void()> work) {
   loop_.mailbox().push(*task);
 }
 
-void Worker::publish(Publication publication) {
-  post([this, publication = std::move(publication)]() mutable { apply(std::move(publication)); });
+void Worker::publish(Publication publication, std::move_only_function<void()> applied) {
+  post([this, publication = std::move(publication), applied = std::move(applied)]() mutable {
+    apply(std::move(publication));
+    to_supervisor_(std::move(applied));
+  });
 }
 
 void Worker::drain() {

@@ -50,7 +50,8 @@ class Worker {
 
   // Makes the engines and starts the thread. Empty text: it runs; else why not.
   std::string start();
-  void publish(Publication publication);                 // any of these: the supervisor's thread
+  // Any of these: the supervisor's thread. `applied` runs there too, once the worker serves by what was published.
+  void publish(Publication publication, std::move_only_function<void()> applied);
   void drain();                                          // stop accepting; connections end as they become idle
   void stop_accepting();
   void cut(const Fault& fault);                          // every connection, now

@@ -10,8 +10,8 @@
 namespace weir {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+constexpr uint64_t kRingPage = 4096;
+constexpr uint64_t pages(uint64_t bytes) { return (bytes + kRingPage - 1) / kRingPage * kRingPage; }
 
 __kernel_timespec timespec_of(Duration d) noexcept {
   const auto ns = std::max<int64_t>(d.count(), 0);

@@ -9,7 +9,6 @@ namespace weir::h1 {
 //        +---- connect_failed ----+---- fault, abort, close asked ---------------------+--> closing
 
 namespace {
-constexpr size_t kOutBytesMax = 256u << 10;
 constexpr uint8_t kInterimMax = 32;  // 1xx answers to one request
 }
 

@@ -11,6 +11,7 @@
 namespace weir::h1 {
 
 inline constexpr uint32_t kReadBytesMax = 256u << 10;  // copying relays read in pieces of up to this
+inline constexpr size_t kOutBytesMax = 256u << 10;     // unsent output that an exchange may pile up
 
 // A small body joins the head that waits in `out`, so that both leave from one slab with a plain send(2).
 inline constexpr size_t kJoinBytes = 2048;

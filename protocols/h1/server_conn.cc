@@ -14,7 +14,6 @@ namespace weir::h1 {
 // finishing goes straight to closing where the client asked for the end itself and nothing unread is left.
 
 namespace {
-constexpr size_t kOutBytesMax = 256u << 10;      // unsent output that an exchange may pile up
 // While draining an idle connection is kept this long after its last answer: a request that crosses our close would be lost.
 constexpr Duration kDrainIdle = std::chrono::seconds(1);
 constexpr size_t kReadAheadBytes = kSlabBytes;   // pipelined input held while an exchange runs

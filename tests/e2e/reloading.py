@@ -97,6 +97,21 @@ def test_bad_file_keeps_old(t):
 
 
 @case()
+def test_reloaded_means_in_service(t):
+    """Once the log or the metric says so, neither an old connection nor a new one is served by the routes of before."""
+    origins = [t.origin(said(b"even")), t.origin(said(b"odd"))]
+    weir = t.weir(origins[0], workers=2)
+    old = t.client()
+    for turn in range(1, 40):
+        mark = len(weir.log())
+        weir.write_config(t.config(origins[turn % 2], workers=2))
+        weir.hup()
+        weir.wait_log(f"reloaded generation={turn + 1}", after=mark)
+        assert generation(weir) == turn + 1
+        assert [c.get().body for c in (old, t.client())] == [(b"even", b"odd")[turn % 2]] * 2, f"reload {turn}"
+
+
+@case()
 def test_listeners_come_and_go(t):
     origin = t.origin(said(b"ok"))
     weir = t.weir(origin)

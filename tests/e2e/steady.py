@@ -62,18 +62,19 @@ def test_second_pass_grows_nothing(t):
     rounds = Rounds()
     weir = t.weir(t.origin(rounds))
 
-    def one_load():
-        clients = [t.client() for _ in range(100)]
+    def one_load(count):
+        clients = [t.client() for _ in range(count)]
         for _ in range(3):
             round_of_gets(weir, rounds, clients)
         for client in clients:
             client.close()
         wait_until("the load is gone", lambda: weir.metric("weir_connections") == 0)
         return weir.metric("weir_pool_growth_total")
-    grown = one_load()
+    # The first is a fifth larger: how many slabs a peak takes differs by a few with who is late on a busy machine.
+    grown = one_load(120)
     assert grown is not None, "weir_pool_growth_total is missing"
     for turn in range(3):
-        now = one_load()
+        now = one_load(100)
         assert now == grown, f"pass {turn + 2} grew the pools by {now - grown}"
     t.note(f"{grown:.0f} growths in the first pass")
 

@@ -83,26 +83,26 @@ struct HandEngine final : Engine {
   std::string tier() const override { return "made up"; }
 };
 
-struct Bench {
+struct LoopBench {
   HandClock clock;
   Loop loop{clock, {.slab_bytes_max = 1 << 20, .gather = true}};
   HandEngine* engine;
-  explicit Bench(EngineKind kind = EngineKind::sim) {
+  explicit LoopBench(EngineKind kind = EngineKind::sim) {
     auto made = std::make_unique<HandEngine>(clock, kind);
     engine = made.get();
     loop.add_engine(std::move(made));
   }
 };
 
-struct TestRecv : RecvOp {
+struct HandRecv : RecvOp {
   std::vector<int32_t> results;
   bool again = false;
   Loop* loop = nullptr;
-  explicit TestRecv(Socket& s) {
+  explicit HandRecv(Socket& s) {
     socket = &s;
     want = 1;
     complete = [](Op& op) noexcept {
-      auto& self = static_cast<TestRecv&>(op);
+      auto& self = static_cast<HandRecv&>(op);
       self.results.push_back(op.result);
       if (self.again) self.loop->submit(self);
     };
@@ -125,10 +125,10 @@ struct TestTimer : Timer {
 }  // namespace
 
 TEST_CASE("submit never completes into its caller, and each op completes once") {
-  Bench b;
+  LoopBench b;
   Socket socket;
   b.loop.adopt(socket, 5, EngineKind::sim);
-  TestRecv op(socket);
+  HandRecv op(socket);
   b.loop.submit(op);
   CHECK(op.results.empty());
   CHECK(op.state == OpState::submitted);
@@ -159,10 +159,10 @@ TEST_CASE("submit never completes into its caller, and each op completes once") 
 }
 
 TEST_CASE("cancel is a hint: once, whatever the op's state, and without effect on an idle op") {
-  Bench b;
+  LoopBench b;
   Socket socket;
   b.loop.adopt(socket, 5, EngineKind::sim);
-  TestRecv op(socket);
+  HandRecv op(socket);
   b.loop.cancel(op);
   b.loop.submit(op);
   b.loop.cancel(op);
@@ -181,13 +181,13 @@ TEST_CASE("cancel is a hint: once, whatever the op's state, and without effect o
 }
 
 TEST_CASE("a cancel by the callback of another completion of the same tick comes too late") {
-  Bench b;
+  LoopBench b;
   Socket one, two;
   b.loop.adopt(one, 5, EngineKind::sim);
   b.loop.adopt(two, 6, EngineKind::sim);
-  TestRecv second(two);
-  struct Canceller : TestRecv {
-    using TestRecv::TestRecv;
+  HandRecv second(two);
+  struct Canceller : HandRecv {
+    using HandRecv::HandRecv;
     Op* victim = nullptr;
   } first(one);
   first.victim = &second;
@@ -211,7 +211,7 @@ TEST_CASE("a cancel by the callback of another completion of the same tick comes
 }
 
 TEST_CASE("an accept completes many times, and a cancel between two completions is not lost") {
-  Bench b;
+  LoopBench b;
   Socket listener, other;
   b.loop.adopt(listener, 5, EngineKind::sim);
   b.loop.adopt(other, 6, EngineKind::sim);
@@ -220,8 +220,8 @@ TEST_CASE("an accept completes many times, and a cancel between two completions 
   } accept;
   accept.socket = &listener;
   accept.complete = [](Op& op) noexcept { static_cast<TestAccept&>(op).results.push_back(op.result); };
-  struct Canceller : TestRecv {
-    using TestRecv::TestRecv;
+  struct Canceller : HandRecv {
+    using HandRecv::HandRecv;
     Op* victim = nullptr;
   } recv(other);
   recv.victim = &accept;
@@ -250,7 +250,7 @@ TEST_CASE("an accept completes many times, and a cancel between two completions 
 }
 
 TEST_CASE("a tick runs completions, timers, pumps, mailbox and frees in this order") {
-  Bench b;
+  LoopBench b;
   std::string order;
   Socket socket;
   b.loop.adopt(socket, 5, EngineKind::sim);
@@ -289,7 +289,7 @@ TEST_CASE("a tick runs completions, timers, pumps, mailbox and frees in this ord
 }
 
 TEST_CASE("deadlines fire on an idle worker, in time", "[E12]") {
-  Bench b;
+  LoopBench b;
   TestTimer timer(b.loop);
   b.loop.tick(0ms);
   for (const Duration span : {Duration(1ms), Duration(30ms), Duration(999ms), Duration(1h)}) {
@@ -309,7 +309,7 @@ TEST_CASE("deadlines fire on an idle worker, in time", "[E12]") {
 }
 
 TEST_CASE("a wait ends for the caller's limit, pending work and stop") {
-  Bench b;
+  LoopBench b;
   b.loop.tick(5ms);
   CHECK(b.engine->waits.back().timeout == 5ms);
   Pump pump;
@@ -326,7 +326,7 @@ TEST_CASE("a wait ends for the caller's limit, pending work and stop") {
 }
 
 TEST_CASE("a tick reads the clock twice") {
-  Bench b;
+  LoopBench b;
   b.loop.tick(0ms);
   b.clock.readings = 0;
   for (int i = 0; i < 10; ++i) b.loop.tick(1ms);
@@ -334,7 +334,7 @@ TEST_CASE("a tick reads the clock twice") {
 }
 
 TEST_CASE("two pumps that mark each other do not stop the loop") {
-  Bench b;
+  LoopBench b;
   struct Ping : Pump {
     Loop* loop = nullptr;
     Pump* other = nullptr;
@@ -358,7 +358,7 @@ TEST_CASE("two pumps that mark each other do not stop the loop") {
 
 TEST_CASE("a dirty pump can be forgotten from any place in the list") {
   for (int victim = 0; victim < 3; ++victim) {
-    Bench b;
+    LoopBench b;
     struct Counted : Pump {
       int runs = 0;
     } pumps[4];
@@ -374,7 +374,7 @@ TEST_CASE("a dirty pump can be forgotten from any place in the list") {
 }
 
 TEST_CASE("a tick above 10 ms is counted with the phase that took most of it", "[E11]") {
-  Bench b;
+  LoopBench b;
   const auto stalls = [&b](Phase phase) { return b.loop.stats().stalls[static_cast<size_t>(phase)].get(); };
   const auto all = [&b] {
     uint64_t sum = 0;
@@ -513,7 +513,7 @@ TEST_CASE("gathering follows the load") {
 }
 
 TEST_CASE("the loop gathers before waiting, never before work that is due") {
-  Bench b;
+  LoopBench b;
   for (int tick = 0; tick < 64 * 64; ++tick) {  // here a tick that gathered costs half: the policy finds that out
     b.engine->next.events = 64;
     b.loop.tick(1s);
@@ -556,7 +556,7 @@ TEST_CASE("with both engines the ring waits, and epoll is looked at before and a
   CHECK(ring.waits.back().timeout == 0ms);
   Socket socket;
   loop.adopt(socket, 5, EngineKind::epoll);
-  TestRecv op(socket);
+  HandRecv op(socket);
   loop.submit(op);
   loop.tick(3ms);
   epoll.to_finish = {{&op, 1}};
@@ -576,7 +576,7 @@ TEST_CASE("a socket that changes engine leaves the epoll set when nothing of it 
   loop.add_engine(std::move(r));
   Socket socket;
   loop.adopt(socket, 5, EngineKind::epoll);
-  TestRecv recv(socket);
+  HandRecv recv(socket);
   struct TestSend : SendOp {
     int done = 0;
   } send;
@@ -603,7 +603,7 @@ TEST_CASE("a socket that changes engine leaves the epoll set when nothing of it 
 }
 
 TEST_CASE("every adopt and every close gives a socket another generation", "[E7]") {
-  Bench b;
+  LoopBench b;
   Socket socket;
   uint16_t before = socket.generation;
   for (int i = 0; i < 1000; ++i) {
@@ -619,7 +619,7 @@ TEST_CASE("every adopt and every close gives a socket another generation", "[E7]
 }
 
 TEST_CASE("a relay that goes quiet loses its low-water mark within 100 ms") {
-  Bench b;
+  LoopBench b;
   Socket from, to;
   b.loop.adopt(from, 5, EngineKind::sim);
   b.loop.adopt(to, 6, EngineKind::sim);
@@ -652,7 +652,7 @@ TEST_CASE("a relay that goes quiet loses its low-water mark within 100 ms") {
 }
 
 TEST_CASE("pool figures reach the statistics") {
-  Bench b;
+  LoopBench b;
   Slab* slab = b.loop.slabs().take();
   b.loop.tick(0ms);
   CHECK(b.loop.stats().slabs_in_use.get() == 1);

@@ -16,7 +16,7 @@ using namespace weir::h1;
 
 namespace {
 
-std::string text(const Chain& chain) {
+std::string written(const Chain& chain) {
   std::string out(chain.bytes(), '\0');
   chain.copy_out(out.data(), 0, out.size());
   return out;
@@ -29,15 +29,15 @@ unsigned slices(const Chain& chain) {
 }
 
 // A head together with the bytes that its views point into.
-struct Parsed {
+struct OwnedHead {
   std::unique_ptr<const std::string> text;
   std::unique_ptr<Head> head;
   Head& operator*() const { return *head; }
   Head* operator->() const { return head.get(); }
 };
 
-Parsed parsed(std::string bytes, bool request) {
-  Parsed p{std::make_unique<const std::string>(std::move(bytes)), std::make_unique<Head>()};
+OwnedHead parsed(std::string bytes, bool request) {
+  OwnedHead p{std::make_unique<const std::string>(std::move(bytes)), std::make_unique<Head>()};
   const std::string& text = *p.text;
   size_t scanned = 0;
   const HeadLimits limits{.head_bytes = 1u << 20, .fields = 256};
@@ -52,12 +52,12 @@ Parsed parsed(std::string bytes, bool request) {
 std::string request(SlabPool& pool, const Head& head, const Framing& framing, std::span<const ExtraField> extra = {}) {
   Chain out;
   REQUIRE(write_request_head(out, pool, head, framing, extra));
-  return text(out);
+  return written(out);
 }
 std::string response(SlabPool& pool, const Head& head, const Framing& framing, std::span<const ExtraField> extra = {}) {
   Chain out;
   REQUIRE(write_response_head(out, pool, head, framing, extra));
-  return text(out);
+  return written(out);
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ TEST_CASE("h1 heads stand in one piece where they fit, and behind what is there"
   CHECK(slices(out) == 1);
   CHECK(pool.in_use() == 1);
   const std::string one = "GET / HTTP/1.1\r\nhost: a\r\nA: b\r\n\r\n";
-  CHECK(text(out) == one + one + one);
+  CHECK(written(out) == one + one + one);
   // A slab that is nearly full: the head goes whole into the next.
   std::string filler(kSlabBytes - out.bytes() - 10, '.');
   REQUIRE(out.append_copy(pool, filler.data(), filler.size()));
@@ -152,7 +152,7 @@ TEST_CASE("h1 heads above one slab are spread over several; at the pool's limit 
   Chain out;
   REQUIRE(out.append_copy(pool, "before", 6));
   CHECK_FALSE(write_request_head(out, pool, *head, {}, {}));
-  CHECK(text(out) == "before");
+  CHECK(written(out) == "before");
   const auto small = parsed("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true);
   CHECK(write_request_head(out, pool, *small, {}, {}));  // there is room behind "before"
   Chain none;
@@ -173,7 +173,7 @@ TEST_CASE("h1 chunks: small ones are copied together, large ones travel as they 
     REQUIRE(write_chunk(out, pool, std::move(data)));
     CHECK(data.empty());
   }
-  CHECK(text(out) == "5\r\nhello\r\n1\r\nx\r\n11\r\n0123456789abcdef0\r\n");
+  CHECK(written(out) == "5\r\nhello\r\n1\r\nx\r\n11\r\n0123456789abcdef0\r\n");
   CHECK(slices(out) == 1);
   CHECK(pool.in_use() == 1);
   for (int i = 0; i < 4; ++i) {
@@ -191,7 +191,7 @@ TEST_CASE("h1 chunks: small ones are copied together, large ones travel as they 
   CHECK(pool.in_use() == 9);
   REQUIRE(write_last_chunk(out, pool, nullptr));
   CHECK(pool.in_use() == 9);
-  const std::string all = text(out);
+  const std::string all = written(out);
   CHECK(all.ends_with("L\r\n0\r\n\r\n"));
   BodyReader reader;
   reader.begin(BodyKind::chunked, 0);
@@ -208,7 +208,7 @@ TEST_CASE("h1 trailers that may be sent are sent", "[H5][H9]") {
   REQUIRE(parse_trailers(in.data(), in.size(), scanned, {}, trailers).state == Parse::done);
   Chain out;
   REQUIRE(write_last_chunk(out, pool, &trailers));
-  CHECK(text(out) == "0\r\nX-Sum: 1\r\nGrpc-Status: 0\r\n\r\n");
+  CHECK(written(out) == "0\r\nX-Sum: 1\r\nGrpc-Status: 0\r\n\r\n");
 }
 
 TEST_CASE("h1 what we write our own parser reads, and writing it again changes nothing", "[H5]") {
