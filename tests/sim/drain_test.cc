@@ -10,8 +10,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool done(const Client& client, size_t answers) { return client.in.complete() >= answers || client.closed(); }
-
 }  // namespace
 
 TEST_CASE("a draining connection finishes its exchange with connection: close", "[T4]") {

@@ -8,8 +8,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool done(const Client& client, size_t answers) { return client.in.complete() >= answers || client.closed(); }
-
 }  // namespace
 
 TEST_CASE("pipelined requests are answered in order, however slow the first is", "[H4]") {

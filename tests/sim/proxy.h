@@ -41,6 +41,7 @@ struct Client {
   Wire in{Wire::Side::responses};
   std::function<void(Client&)> on_change;
 };
+inline bool done(const Client& client, size_t answers) { return client.in.complete() >= answers || client.closed(); }
 
 // What listens at one address. Unless told otherwise it answers each request with 200 and "hello".
 struct Origin {

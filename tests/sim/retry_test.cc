@@ -8,8 +8,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool done(const Client& client, size_t answers) { return client.in.complete() >= answers || client.closed(); }
-
 // One request has been answered, and its connection to the origin is in the pool.
 Client& with_pooled(Proxy& proxy) {
   proxy.origin();
