@@ -4,6 +4,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "protocols/exchange/target.h"
 #include "protocols/h1/writer.h"
 
 namespace weir {
@@ -58,7 +59,9 @@ void Exchange::start() noexcept {
     client_->in = &up_;
     up_.touch();
   }
-  handler_.on_request(*this);
+  if (const What what = normalise_target(request_); what != What::none) fail(make_fault(what));
+  else if (request_.upgrade != Upgrade::none) fail(make_fault(What::upgrade_refused));  // no route may open a tunnel yet
+  else handler_.on_request(*this);
 }
 
 void Exchange::connect(Stream& origin, std::span<const ExtraField> extra) noexcept {
@@ -162,7 +165,7 @@ void Exchange::origin_failed(const Fault& fault) noexcept {
   origin_ = nullptr;
   if (state_ == ExchangeState::awaiting) {
     if (up_.opened()) up_.detach_sink();
-    if (handler_.on_origin_failed(*this, fault)) return;
+    if (!up_.lost() && handler_.on_origin_failed(*this, fault)) return;
     fail(fault);
     return;
   }
@@ -191,13 +194,19 @@ void Exchange::pipe_finished(Pipe& pipe) noexcept {
   finish({});
 }
 
-void Exchange::pipe_failed(Pipe&, const Fault& fault) noexcept {
+// Before an answer began the client is told; the request, which cannot be passed on, is not read any further.
+void Exchange::pipe_failed(Pipe& pipe, const Fault& fault) noexcept {
+  if (&pipe == &up_ && (state_ == ExchangeState::routing || state_ == ExchangeState::awaiting)) {
+    client_->in = nullptr;
+    up_.close();
+    if (origin_ != nullptr) std::exchange(origin_, nullptr)->abort(fault);
+    fail(fault);
+    return;
+  }
   if (state_ != ExchangeState::done) finish(fault);
 }
 
 void Exchange::pipe_idle(Pipe&) noexcept { release_when_idle(); }
-
-bool Exchange::request_complete() const noexcept { return !up_.opened() || up_.ended(); }
 
 Head* Exchange::new_trailers(bool from_client) noexcept {
   Head*& slot = trailers_[from_client ? 0 : 1];

@@ -72,7 +72,7 @@ class Exchange final : public Slot, public Pipe::Owner {
 
   // -- from the client stream
   Head& request() noexcept { return request_; }
-  void start() noexcept;                                 // request() is filled in
+  void start() noexcept;                                 // request() is filled in; its target is normalised here
   // The client is gone (answerable = false), or its message turned bad or late while it can still be answered.
   void client_failed(const Fault& fault, bool answerable) noexcept;
 
@@ -94,7 +94,6 @@ class Exchange final : public Slot, public Pipe::Owner {
   ExchangeState state() const noexcept { return state_; }
   const Fault& fault() const noexcept { return fault_; }
   uint16_t status() const noexcept { return status_; }   // sent to the client; 0: none was
-  bool request_complete() const noexcept;                // the client's whole request was received
   Stream* origin() noexcept { return origin_; }
   ExchangeContext& context() noexcept { return context_; }
   TimePoint started_at() const noexcept { return started_at_; }

@@ -15,6 +15,8 @@ namespace weir {
 
 enum class Method : uint8_t { get, head, post, put, del, patch, options, connect, trace, other };
 enum class Version : uint8_t { http10, http11, http2, http3 };
+// What a request asks to change to. Tokens that may be ignored (h2c, TLS) are none (RFC 9110 section 7.8).
+enum class Upgrade : uint8_t { none, websocket, other };
 
 // The fields that a proxy acts upon; all others are `other`.
 enum class FieldId : uint8_t {
@@ -64,13 +66,14 @@ struct Head {
   bool expect_continue = false;
   bool te_trailers = false;
   bool absolute_form = false;
+  Upgrade upgrade = Upgrade::none;
   uint16_t field_count = 0;
   uint64_t content_length = 0;    // valid when body == length; and in answers to HEAD and in 304s where has_length
   bool has_length = false;
   std::string_view method_text;
   std::string_view scheme;        // "http" or "https"
-  std::string_view authority;     // host[:port] as sent
-  std::string_view path;          // origin-form with query ("/a?b"), "*" for OPTIONS
+  std::string_view authority;     // host[:port]; as sent until normalise_target
+  std::string_view path;          // origin-form with query ("/a?b"), "*" for OPTIONS; as sent until normalise_target
   std::string_view reason;        // h1 only
   std::array<Field, kFieldsMax> fields;
   Slice backing;

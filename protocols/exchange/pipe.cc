@@ -49,7 +49,7 @@ void Pipe::open(Loop& loop, Owner& owner, Stream* source, Stream* sink, const Pi
   relay_state_ = RelayState::none;
   relay_sink_ = nullptr;
   relay_allowed_ = limits.relay;
-  closed_ = false;
+  closed_ = lost_ = false;
   relay_.moved_in = relay_.moved_out = relay_seen_in_ = relay_seen_out_ = 0;
   touch();
 }
@@ -65,12 +65,6 @@ void Pipe::detach_sink() noexcept {
   if (relay_state_ == RelayState::running) loop_->cancel(relay_);
   if (relay_state_ == RelayState::claimed) unclaim(0);
   sink_ = nullptr;
-  touch();
-}
-
-void Pipe::detach_source() noexcept {
-  WEIR_ASSERT(relay_state_ == RelayState::none);
-  source_ = nullptr;
   touch();
 }
 
@@ -216,11 +210,12 @@ void Pipe::end_relay(int32_t result) noexcept {
   Stream* source = source_;
   const bool was_closed = closed_;
   const int error = -result;
-  // Bytes that were in the kernel's pipe are gone with it: neither side can go on, whichever failed.
-  const bool lost = relay_.moved_in > relay_.moved_out;
+  // Bytes that were in the kernel's pipe are gone with it: the target cannot go on, whichever failed. The source's peer did
+  // nothing wrong where it was the target: what becomes of the exchange the target says, which may still get an answer.
+  lost_ = relay_.moved_in > relay_.moved_out;
   const bool target_changed = target != sink_;
-  target->relay_end(false, relay_.moved_out, relay_.target_failed || lost ? error : 0);
-  source->relay_end(true, relay_.moved_in, relay_.target_failed && !lost ? 0 : error);
+  target->relay_end(false, relay_.moved_out, relay_.target_failed || lost_ ? error : 0);
+  source->relay_end(true, relay_.moved_in, relay_.target_failed ? 0 : error);
   if (closed_) {
     source_ = sink_ = nullptr;
     if (was_closed) owner_->pipe_idle(*this);

@@ -49,7 +49,6 @@ class Pipe : public Pump {
   // The sink goes away; attach_sink may bring another, which gets what is held and what follows. A running relay is cancelled; if
   // it had moved bytes by its end, another sink cannot go on: pipe_failed.
   void detach_sink() noexcept;
-  void detach_source() noexcept;   // the stream goes away (it ended); what is held still goes to the sink
   // Gives up both ends and drops what is held. A running relay is cancelled; its end is still told to both streams (relay_end)
   // and then to the owner (pipe_idle). idle() tells when the memory may go.
   void close() noexcept;
@@ -62,6 +61,7 @@ class Pipe : public Pump {
   bool opened() const noexcept { return loop_ != nullptr && !closed_; }
   bool ended() const noexcept { return state_.ended; }          // the source said so
   bool finished() const noexcept { return state_.finished; }    // and the sink was told
+  bool lost() const noexcept { return lost_; }   // bytes went with a relay whose target failed: nobody can go on with this body
   uint64_t granted() const noexcept { return state_.granted; }
   // While a relay runs these two follow it at every moment: deadlines ask them for progress.
   uint64_t delivered() const noexcept { return state_.delivered + (relay_.moved_in - relay_seen_in_); }
@@ -102,6 +102,7 @@ class Pipe : public Pump {
   RelayState relay_state_ = RelayState::none;
   bool relay_allowed_ = false;
   bool closed_ = false;
+  bool lost_ = false;
   Stream* relay_sink_ = nullptr;                 // the target of the running relay; outlives detach_sink
   uint64_t relay_seen_in_ = 0, relay_seen_out_ = 0;
   struct Relay : RelayOp { Pipe* pipe = nullptr; } relay_;

@@ -60,7 +60,7 @@ BodyReader::State BodyReader::read_chunked(Chain& in, Chain& body, uint64_t max)
     while (used < bytes.size() && state_ == State::more && chunk_ != Chunk::data) {
       if (!line_byte(bytes[used])) {
         state_ = State::bad;
-        what_ = What::bad_chunk;
+        if (what_ == What::none) what_ = What::bad_chunk;
         break;
       }
       ++used;
@@ -105,8 +105,13 @@ bool BodyReader::line_byte(char c) noexcept {
   return false;
 }
 
-// A size line is complete: charge what it had beyond need, then its chunk begins.
+// A size line is complete: charge what it had beyond need, then its chunk begins. Before its first byte is looked at it is known
+// whether the body fits its limit.
 bool BodyReader::end_of_line() noexcept {
+  if (left_ > body_max_ - body_bytes_) {
+    what_ = What::body_too_large;
+    return false;
+  }
   const uint32_t line = digits_ + extension_bytes_ + 5;
   if (line > kLineFree) overhead_bytes_ += line - kLineFree;
   if (overhead_bytes_ > kOverheadFree + body_bytes_ / 8) return false;

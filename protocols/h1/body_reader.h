@@ -26,6 +26,7 @@ class BodyReader {
   };  // trailers: the last chunk was read; parse_trailers comes next
 
   void begin(BodyKind kind, uint64_t length) noexcept;  // none: done at once
+  void limit(uint64_t body_bytes) noexcept { body_max_ = body_bytes; }  // chunks that announce more are body_too_large
   State read(Chain& in, Chain& body, uint64_t max) noexcept;
   // The peer closed: done for until_close, else what is missing makes it bad (response_short, client_closed are the
   // caller's words).
@@ -52,6 +53,7 @@ class BodyReader {
   uint64_t left_ = 0;  // length: bytes to come; chunked: bytes of the current chunk to come
   uint64_t body_bytes_ = 0;
   uint64_t overhead_bytes_ = 0;
+  uint64_t body_max_ = UINT64_MAX;
 };
 
 }  // namespace weir::h1

@@ -85,21 +85,22 @@ void ClientConn::advance() noexcept {
 
 void ClientConn::read_heads() noexcept {
   while (!head_received_ && !inbound_.in.empty()) {
-    const std::string_view bytes = inbound_.head.view(inbound_.in, loop_.slabs(), policy_.head.head_bytes);
-    if (bytes.empty()) {
+    Head& head = context_.response;
+    head.reset();
+    ParseResult result;
+    const auto parser = [&](const char* data, size_t size, size_t& scanned) noexcept {
+      return parse_response_head(data, size, scanned, policy_.head, method_, head);
+    };
+    if (!inbound_.head.parse(inbound_.in, loop_.slabs(), policy_.head.head_bytes, result, parser)) {
       fail(What::out_of_memory);
       return;
     }
-    Head& head = context_.response;
-    head.reset();
-    const ParseResult result =
-        parse_response_head(bytes.data(), bytes.size(), inbound_.head.scanned, policy_.head, method_, head);
     if (result.state == Parse::need_more) break;
     if (result.state == Parse::bad) {
       fail(result.what, static_cast<int>(result.at));
       return;
     }
-    inbound_.head.take(inbound_.in, loop_.slabs(), result.consumed, head);
+    inbound_.head.take(inbound_.in, result.consumed, head);
     if (head.status == 101) {  // we never ask for an upgrade, so an origin may not answer with one
       fail(What::bad_response);
       return;
@@ -181,8 +182,9 @@ TimePoint ClientConn::due() const noexcept {
     case State::connecting: return after(since_, timeouts_.connect);
     case State::idle: return after(since_, timeouts_.origin_idle);
     case State::busy:
-      if (write_failed_ && !head_received_) return after(since_, timeouts_.response);
-      if (!head_received_ || !request_ended_ || owes()) {
+      if (write_failed_) {  // the rest of the request waits for nobody: what is owed is the answer alone
+        if (!head_received_) return after(since_, timeouts_.response);
+      } else if (!head_received_ || !request_ended_ || owes()) {
         if (!request_ended_ && !owes()) return kNever;  // the client's turn: its own deadline stands
         return head_received_ && request_ended_ && !owes() ? kNever : after(since_, timeouts_.response);
       }
@@ -290,7 +292,7 @@ void ClientConn::on_error(int error, bool sending) noexcept {
 }
 
 void ClientConn::on_closed() noexcept {
-  if (stats_.open.get() > 0) stats_.open.sub();
+  stats_.open.sub();
   host_.conn_closed(*this);
 }
 
@@ -362,10 +364,13 @@ Socket* ClientConn::relay_source(uint64_t* left) noexcept {
 }
 
 Socket* ClientConn::relay_target() noexcept {
-  return framing_ == BodyKind::length && !owes() && state_ == State::busy ? transport_.plain_socket() : nullptr;
+  const bool ready = framing_ == BodyKind::length && !owes() && !write_failed_ && state_ == State::busy;
+  return ready ? transport_.plain_socket() : nullptr;
 }
 
-bool ClientConn::relay_target_soon() const noexcept { return framing_ == BodyKind::length && state_ != State::closing; }
+bool ClientConn::relay_target_soon() const noexcept {
+  return framing_ == BodyKind::length && !write_failed_ && state_ != State::closing;
+}
 
 void ClientConn::relay_begin(bool as_source) noexcept {
   (as_source ? inbound_.relaying : relay_out_) = true;
@@ -387,7 +392,7 @@ void ClientConn::relay_end(bool as_source, uint64_t moved, int error) noexcept {
   }
   since_ = loop_.now();
   transport_.foreign_op_done();
-  if (error != 0 && error != ECANCELED) fail(as_source ? What::origin_reset : What::origin_write_failed, error);
+  if (error != 0 && error != ECANCELED) on_error(error, !as_source);
   touch();
 }
 

@@ -9,47 +9,32 @@ void HeadBuffer::append(Chain& in, SlabPool& pool, Chain&& bytes) noexcept {
   else in.append_compact(pool, std::move(bytes));
 }
 
-std::string_view HeadBuffer::view(Chain& in, SlabPool& pool, uint32_t limit) noexcept {
-  if (big_ == nullptr) {
-    if (in.empty()) return {};
-    if (in.first()->next == nullptr) return in.front().view();
-    if (in.bytes() <= kSlabBytes) {
-      Slab* slab = pool.take();
-      if (slab == nullptr) return {};
-      const auto count = static_cast<uint32_t>(in.copy_out(slab->data, 0, in.bytes()));
-      slab->used = count;
-      Chain whole;
-      whole.append(Slice(slab, 0, count));
-      in = std::move(whole);
-      return in.front().view();
-    }
-    big_capacity_ = size_t{limit} + kSlabBytes;
-    big_.reset(new (std::nothrow) char[big_capacity_]);
+// More contiguous bytes than the last view had: a slab full of them first, then a heap buffer.
+std::string_view HeadBuffer::join(Chain& in, SlabPool& pool, uint32_t limit) noexcept {
+  if (big_ == nullptr && in.front().size() < kSlabBytes) {
+    Slab* slab = pool.take();
+    if (slab == nullptr) return {};
+    const auto count = static_cast<uint32_t>(in.copy_out(slab->data, 0, kSlabBytes));
+    slab->used = count;
+    in.consume(count);
+    in.prepend(Slice(slab, 0, count));
+    return in.front().view();
+  }
+  if (big_ == nullptr || big_capacity_ < limit) {
+    big_.reset(new (std::nothrow) char[limit]);
     if (big_ == nullptr) return {};
+    big_capacity_ = limit;
     big_size_ = 0;
   }
-  const size_t room = big_capacity_ - big_size_;
-  const size_t count = in.bytes() < room ? in.bytes() : room;
-  in.copy_out(big_.get() + big_size_, 0, count);
-  in.consume(count);
-  big_size_ += count;
+  big_size_ += in.copy_out(big_.get() + big_size_, big_size_, std::min<size_t>(in.bytes(), limit) - big_size_);
   return {big_.get(), big_size_};
 }
 
-void HeadBuffer::take(Chain& in, SlabPool& pool, uint32_t count, Head& head) noexcept {
-  scanned = 0;
-  if (big_ == nullptr) {
-    head.backing = in.front().share(0, count);
-    in.consume(count);
-    return;
-  }
-  Chain rest;
-  const bool copied = rest.append_copy(pool, big_.get() + count, big_size_ - count);
-  WEIR_ASSERT(copied || big_size_ == count);  // the heap buffer outlives a full pool only where nothing follows the head
-  rest.append(std::move(in));
-  in = std::move(rest);
-  head.big = std::move(big_);
-  big_size_ = 0;
+void HeadBuffer::take(Chain& in, uint32_t count, Head& head) noexcept {
+  scanned_ = 0;
+  if (big_ == nullptr) head.backing = in.front().share(0, count);
+  else head.big = std::move(big_);
+  in.consume(count);
 }
 
 }  // namespace weir::h1

@@ -27,16 +27,38 @@ What Inbound::read_trailers(Pipe& pipe, Exchange& exchange, bool from_client, co
                             SlabPool& pool) noexcept {
   Head* trailers = exchange.new_trailers(from_client);
   if (trailers == nullptr) return What::out_of_memory;
-  const std::string_view bytes = head.view(in, pool, limits.head_bytes);
-  if (bytes.empty()) return What::out_of_memory;
-  trailers->reset();
-  const ParseResult result = parse_trailers(bytes.data(), bytes.size(), head.scanned, limits, *trailers);
+  const What what = parse_trailers_into(*trailers, limits, pool);
+  if (what == What::none && body_done()) pipe.end(trailers->field_count != 0 ? trailers : nullptr);
+  return what;
+}
+
+// none: they were read (the body is done then), or more of them is to come.
+What Inbound::parse_trailers_into(Head& trailers, const HeadLimits& limits, SlabPool& pool) noexcept {
+  trailers.reset();
+  ParseResult result;
+  const auto parser = [&](const char* data, size_t size, size_t& scanned) noexcept {
+    return parse_trailers(data, size, scanned, limits, trailers);
+  };
+  if (!head.parse(in, pool, limits.head_bytes, result, parser)) return What::out_of_memory;
   if (result.state == Parse::need_more) return What::none;
   if (result.state == Parse::bad) return result.what;
-  head.take(in, pool, result.consumed, *trailers);
+  head.take(in, result.consumed, trailers);
   reader.trailers_read();
-  pipe.end(trailers->field_count != 0 ? trailers : nullptr);
   return What::none;
+}
+
+uint64_t Inbound::discard_body(ExchangeContext& context, const HeadLimits& limits, bool& bad) noexcept {
+  const size_t before = in.bytes();
+  if (before != 0 && reader.state() == BodyReader::State::more) {
+    Chain gone;
+    bad = reader.read(in, gone, UINT64_MAX) == BodyReader::State::bad;
+  }
+  if (!bad && !in.empty() && reader.state() == BodyReader::State::trailers) {
+    Head* trailers = context.trailers.make();
+    bad = trailers == nullptr || parse_trailers_into(*trailers, limits, context.loop.slabs()) != What::none;
+    if (trailers != nullptr) context.trailers.destroy(trailers);
+  }
+  return before - in.bytes();
 }
 
 }  // namespace weir::h1

@@ -43,6 +43,10 @@ struct Inbound {
   // comes. Returns none, or what is wrong with the body.
   What move_body(Pipe& pipe, Exchange& exchange, bool from_client, const HeadLimits& limits, SlabPool& pool) noexcept;
 
+  // The rest of a body that nobody wants: takes what is here of it, trailers included. Returns how much; `bad` is set where it is
+  // no body, or for want of memory.
+  uint64_t discard_body(ExchangeContext& context, const HeadLimits& limits, bool& bad) noexcept;
+
   // How much to receive now for the body: 0 while the grant is used up, something is still unread here, or a relay reads. A trailer
   // section is no body: it is read to its end whatever the grant.
   uint32_t body_want(const Pipe* pipe) const noexcept {
@@ -55,6 +59,7 @@ struct Inbound {
 
  private:
   What read_trailers(Pipe& pipe, Exchange& exchange, bool from_client, const HeadLimits& limits, SlabPool& pool) noexcept;
+  What parse_trailers_into(Head& trailers, const HeadLimits& limits, SlabPool& pool) noexcept;
 };
 
 }  // namespace weir::h1

@@ -231,6 +231,7 @@ void clear_decisions(Head& head) noexcept {
   head.body = BodyKind::none;
   head.keep_alive = true;
   head.expect_continue = head.te_trailers = head.absolute_form = head.has_length = false;
+  head.upgrade = Upgrade::none;
   head.content_length = 0;
   head.method_text = head.scheme = head.authority = head.path = head.reason = std::string_view();
 }

@@ -52,6 +52,7 @@ std::string_view next_element(std::string_view& list) noexcept {
 struct Options {
   bool close = false;
   bool keep_alive = false;
+  bool upgrade = false;
   unsigned named = 0;
 };
 
@@ -88,10 +89,29 @@ bool read_options(Head& head, const Seen& seen, std::string_view list, Options& 
       options.keep_alive = true;
     } else {
       if (++options.named > kConnectionOptionsMax) return false;
+      if (equal_ignoring_case(option, "upgrade")) options.upgrade = true;
       mark_named(head, seen, option);
     }
   }
   return true;
+}
+
+// Upgrade counts only where Connection names it and not from HTTP/1.0. HTTP/2 in plain text and TLS are offers that a server may
+// pass over: such a request is served as it is.
+[[gnu::cold]] void read_upgrade(Head& head) noexcept {
+  for (const Field& field : head) {
+    if (field.id != FieldId::upgrade) continue;
+    std::string_view list = field.value_view();
+    while (!list.empty()) {
+      const std::string_view protocol = next_element(list);
+      const std::string_view name = protocol.substr(0, protocol.find('/'));
+      if (name.empty() || equal_ignoring_case(name, "h2c") || equal_ignoring_case(name, "tls") ||
+          equal_ignoring_case(protocol, "http/2.0"))
+        continue;
+      if (equal_ignoring_case(name, "websocket")) head.upgrade = Upgrade::websocket;
+      else if (head.upgrade == Upgrade::none) head.upgrade = Upgrade::other;
+    }
+  }
 }
 
 Verdict decide_keep_alive(Head& head, const Seen& seen, What what) noexcept {
@@ -105,6 +125,8 @@ Verdict decide_keep_alive(Head& head, const Seen& seen, What what) noexcept {
       if (!seen.twice(FieldId::connection)) break;
     }
   }
+  if (options.upgrade && seen.has(FieldId::upgrade) && head.version != Version::http10) [[unlikely]]
+    read_upgrade(head);
   head.keep_alive = !options.close && (head.version != Version::http10 || options.keep_alive);
   return Verdict();
 }

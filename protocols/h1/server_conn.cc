@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "protocols/h1/preface.h"
+
 namespace weir::h1 {
 
 //            first byte         head complete              answered and request read
@@ -11,11 +13,14 @@ namespace weir::h1 {
 //    |                      +----> exchange -> finishing --(sent)--> lingering --(EOF, linger)--> closing
 //    +-----------------------------------------------> closing  <--- any cut
 //
-// finishing goes straight to closing where the client asked for the end itself and nothing unread is left.
+// Where the answer is there before the whole request is (exchange), the rest of a short one is read and dropped, so
+// that the next request can follow; a long one ends the connection. finishing goes straight to closing where the client
+// asked for the end itself and nothing unread is left.
 
 namespace {
 // While draining an idle connection is kept this long after its last answer: a request that crosses our close would be lost.
 constexpr Duration kDrainIdle = std::chrono::seconds(1);
+constexpr uint64_t kDiscardBytesMax = 64u << 10;  // of a request's body that is dropped to keep its connection
 constexpr size_t kReadAheadBytes = kSlabBytes;   // pipelined input held while an exchange runs
 // So long after the kernel took bytes for the last time the peer's acknowledgements are noted; `write` counts from that note.
 // Those that were still on their way when the kernel took the bytes would otherwise pass for a reader, once.
@@ -81,37 +86,66 @@ void ServerConn::advance() noexcept {
   if (state_ != State::closing) settle();
 }
 
-bool ServerConn::read_head() noexcept {
-  const std::string_view bytes = inbound_.head.view(inbound_.in, loop_.slabs(), policy_.head.head_bytes);
+bool ServerConn::make_exchange() noexcept {
   exchange_ = context_.exchanges.make(context_, *policy_.handler, *this, policy_.listener);
-  if (bytes.empty() || exchange_ == nullptr) {
-    if (exchange_ != nullptr) context_.exchanges.destroy(std::exchange(exchange_, nullptr));
+  if (exchange_ == nullptr) {
     close_now(true);
     return false;
   }
-  Head& request = exchange_->request();
   exchange_->client_ip = {peer_text_, peer_text_size_};
-  const ParseResult result =
-      parse_request_head(bytes.data(), bytes.size(), inbound_.head.scanned, policy_.head, request);
+  return true;
+}
+
+void ServerConn::request_begins() noexcept {
+  first_ = false;
+  state_ = State::exchange;
+  since_ = loop_.now();
+  head_sent_ = request_bad_ = discarding_ = false;
+  body_bytes_ = discarded_ = 0;
+  inbound_.begin_body(BodyKind::none, 0);
+  stats_.requests.add();
+  context_.stats.started.add();
+}
+
+// h2 is not spoken here: its clients are told so, in the one form that both understand.
+bool ServerConn::read_preface() noexcept {
+  const Preface preface = find_preface(inbound_.in);
+  if (preface == Preface::none) return false;
+  if (preface == Preface::partial) {
+    if (transport_.at_eof()) finish(false);
+  } else if (make_exchange()) {
+    request_begins();
+    request_failed(preface == Preface::whole ? What::bad_version : What::bad_request_line, true);
+  }
+  return true;
+}
+
+bool ServerConn::read_head() noexcept {
+  if (first_ && read_preface()) return state_ == State::exchange;
+  if (!make_exchange()) return false;
+  Head& request = exchange_->request();
+  ParseResult result;
+  const auto parser = [&](const char* data, size_t size, size_t& scanned) noexcept {
+    return parse_request_head(data, size, scanned, policy_.head, request);
+  };
+  if (!inbound_.head.parse(inbound_.in, loop_.slabs(), policy_.head.head_bytes, result, parser)) {
+    context_.exchanges.destroy(std::exchange(exchange_, nullptr));
+    close_now(true);
+    return false;
+  }
   if (result.state == Parse::need_more) {
     context_.exchanges.destroy(std::exchange(exchange_, nullptr));
     if (transport_.at_eof()) finish(false);  // answers to earlier requests may still be on their way
     return false;
   }
-  first_ = false;
-  state_ = State::exchange;
-  since_ = loop_.now();
-  head_sent_ = request_bad_ = false;
-  body_bytes_ = 0;
-  stats_.requests.add();
-  context_.stats.started.add();
+  request_begins();
   if (result.state == Parse::bad) {
-    inbound_.begin_body(BodyKind::none, 0);
     request_failed(result.what, true);
     return true;
   }
-  inbound_.head.take(inbound_.in, loop_.slabs(), result.consumed, request);
+  inbound_.head.take(inbound_.in, result.consumed, request);
   inbound_.begin_body(request.body, request.content_length);
+  inbound_.reader.limit(policy_.request_body_max);
   if (!request.keep_alive || ending()) close_after_ = true;
   if (request.body == BodyKind::length && request.content_length > policy_.request_body_max) {
     request_failed(What::body_too_large, true);
@@ -131,7 +165,9 @@ void ServerConn::request_failed(What what, bool answerable) noexcept {
 }
 
 bool ServerConn::run_exchange() noexcept {
-  if (exchange_ != nullptr && in != nullptr && !request_bad_) {
+  if (discarding_) {
+    discard_rest();
+  } else if (exchange_ != nullptr && in != nullptr && !request_bad_) {
     const uint64_t before = in->delivered();
     const What bad = inbound_.move_body(*in, *exchange_, true, policy_.head, loop_.slabs());
     if (in->delivered() != before) {
@@ -140,21 +176,20 @@ bool ServerConn::run_exchange() noexcept {
     }
     if (bad != What::none) {
       request_failed(bad, true);
-    } else if (body_bytes_ > policy_.request_body_max) {
-      request_failed(What::body_too_large, true);
     } else if (transport_.at_eof() && inbound_.body_cut_short()) {
       request_failed(What::client_closed, false);
     }
   }
   if (exchange_ != nullptr || state_ != State::exchange) return false;
   next_request();
-  return true;
+  return state_ != State::exchange;
 }
 
 // The exchange is over and its answer stands in the output.
 void ServerConn::next_request() noexcept {
   if (!inbound_.body_done()) {
-    finish(true);
+    if (close_after_ || request_bad_ || !worth_discarding()) finish(true);
+    else if (!std::exchange(discarding_, true)) touch();  // else: until its end comes, or client_body
   } else if (close_after_ || nothing_follows()) {
     finish(linger_ || ending() || !inbound_.in.empty());
   } else {
@@ -162,6 +197,38 @@ void ServerConn::next_request() noexcept {
     since_ = loop_.now();
     inbound_.head.reset();
   }
+}
+
+void ServerConn::discard_rest() noexcept {
+  if (inbound_.body_done() || request_bad_) return;
+  bool bad = false;
+  const uint64_t count = inbound_.discard_body(context_, policy_.head, bad);
+  if (count != 0) since_ = loop_.now();
+  discarded_ += count;
+  if (inbound_.body_done()) return;
+  request_bad_ = bad || discarded_ > kDiscardBytesMax || transport_.at_eof();
+}
+
+// A client that waits for 100 Continue may never send its body.
+bool ServerConn::worth_discarding() const noexcept {
+  const BodyReader& rest = inbound_.reader;
+  if (inbound_.relaying || rest.state() == BodyReader::State::bad) return false;
+  return rest.kind() == BodyKind::length ? rest.left() <= kDiscardBytesMax : rest.kind() == BodyKind::chunked;
+}
+
+// The answer begins before the request has been read to its end. One of ours needs nothing of the rest, and has to say
+// now whether the connection goes on: what is here is dropped at once, the remainder must be known to be short.
+void ServerConn::answered_early(uint16_t status) noexcept {
+  bool close = status >= 400;
+  if (exchange_->origin() == nullptr && worth_discarding()) {
+    const bool awaited = exchange_->request().expect_continue && inbound_.in.empty() && body_bytes_ == 0;
+    discarding_ = true;
+    discard_rest();
+    close = !inbound_.body_done() && (awaited || request_bad_ || inbound_.reader.kind() != BodyKind::length);
+  } else if (exchange_->origin() == nullptr) {
+    close = true;
+  }
+  if (close) close_after_ = linger_ = true;
 }
 
 void ServerConn::finish(bool linger) noexcept {
@@ -185,6 +252,10 @@ void ServerConn::arm_receive() noexcept {
     case State::head: transport_.read(kSlabBytes); break;
     case State::exchange:
       if (!inbound_.body_done()) {
+        if (discarding_) {
+          if (!request_bad_) transport_.read(kSlabBytes);
+          break;
+        }
         if (inbound_.delivered_now) {  // the pipe looks first; then this comes again
           inbound_.delivered_now = false;
           touch();
@@ -212,13 +283,14 @@ TimePoint ServerConn::read_due() const noexcept {
     }
     case State::head: return after(since_, t.client_header);
     case State::exchange:
-      if (in == nullptr || request_bad_ || inbound_.body_done()) return kNever;
-      if (!inbound_.relaying && inbound_.body_want(in) == 0) return kNever;
+      if (request_bad_ || inbound_.body_done()) return kNever;
+      if (discarding_ && exchange_ == nullptr) return after(since_, t.client_body);
+      if (!discarding_ && (in == nullptr || (!inbound_.relaying && inbound_.body_want(in) == 0))) return kNever;
       if (exchange_ != nullptr && exchange_->client_timeouts != nullptr) {
         const ClientSideTimeouts& own = *exchange_->client_timeouts;
-        return after(since_, head_sent_ ? own.stream_idle : own.client_body);
+        return after(since_, head_sent_ && !discarding_ ? own.stream_idle : own.client_body);
       }
-      return after(since_, head_sent_ ? t.stream_idle : t.client_body);
+      return after(since_, head_sent_ && !discarding_ ? t.stream_idle : t.client_body);
     case State::lingering: return after(since_, t.linger);
     case State::finishing:
     case State::closing: return kNever;
@@ -269,19 +341,16 @@ void ServerConn::read_timed_out() noexcept {
       break;
     case State::head:
       count_timeout(ServerTimeoutKind::client_header);
-      exchange_ = context_.exchanges.make(context_, *policy_.handler, *this, policy_.listener);
-      if (exchange_ == nullptr) {
-        close_now(true);
-        return;
-      }
-      state_ = State::exchange;
-      head_sent_ = request_bad_ = false;
-      stats_.requests.add();
-      context_.stats.started.add();
-      inbound_.begin_body(BodyKind::none, 0);
+      if (!make_exchange()) return;
+      request_begins();
       request_failed(What::client_header_timeout, true);
       break;
     case State::exchange:
+      if (discarding_) {
+        count_timeout(ServerTimeoutKind::client_body);
+        request_bad_ = true;  // the connection ends when the answer has gone
+        break;
+      }
       if (inbound_.relaying && (in->delivered() != body_bytes_ || !in->relay_awaits_source())) {
         body_bytes_ = in->delivered();
         since_ = loop_.now();
@@ -370,12 +439,9 @@ void ServerConn::send_head(const Head& head, std::span<const ExtraField> extra) 
       framing.body = request.version == Version::http10 ? BodyKind::until_close : BodyKind::chunked;
     }
     if (framing.body == BodyKind::until_close) close_after_ = true;
-    if (head.status >= 400 && !exchange_->request_complete()) {
-      close_after_ = true;
-      linger_ = true;
-    }
+    if (!inbound_.body_done() && !request_bad_) [[unlikely]] answered_early(head.status);
     if (ending()) close_after_ = true;
-    framing.close = close_after_ || (nothing_follows() && exchange_->request_complete());
+    framing.close = close_after_ || (nothing_follows() && inbound_.body_done());
     framing.keep_alive = !framing.close && request.version == Version::http10;
     framing_ = framing.body;
   }

@@ -93,9 +93,15 @@ class ServerConn final : public Stream, public TransportOwner {
   void touch() noexcept { loop_.mark_dirty(work_); }
   void advance() noexcept;
   bool read_head() noexcept;                  // true: go on
+  bool read_preface() noexcept;               // the first bytes are h2's, or may become so: dealt with
+  bool make_exchange() noexcept;
+  void request_begins() noexcept;
   bool run_exchange() noexcept;
   void request_failed(What what, bool answerable) noexcept;
   void next_request() noexcept;
+  void discard_rest() noexcept;
+  void answered_early(uint16_t status) noexcept;
+  bool worth_discarding() const noexcept;
   void finish(bool linger) noexcept;
   void settle() noexcept;                     // receive, flush, timer
   void arm_receive() noexcept;
@@ -125,11 +131,13 @@ class ServerConn final : public Stream, public TransportOwner {
   bool close_after_ = false;
   bool linger_ = false;           // finishing: discard what still comes before closing
   bool request_bad_ = false;      // what is still to come of it is of no use
+  bool discarding_ = false;       // nobody wants what is still to come of it: read and dropped, for the next request behind it
   bool head_sent_ = false;        // the final response head of this exchange
   BodyKind framing_ = BodyKind::none;  // of the response being sent
   bool relay_out_ = false;
   bool broken_ = false;           // output could not be written for want of memory: what stands in it is not a message
   uint64_t body_bytes_ = 0;
+  uint64_t discarded_ = 0;
   uint64_t progress_seen_ = 0;    // of what we owe, at looked_at_
   TimePoint since_;               // when the state that the read deadline counts from began, or its last byte came
   TimePoint sent_at_;             // last progress of what we owe

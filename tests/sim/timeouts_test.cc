@@ -159,6 +159,28 @@ TEST_CASE("a client that says nothing is closed without an answer", "[T1]") {
   CHECK(proxy.verdict() == "");
 }
 
+TEST_CASE("an origin that stopped reading owes its answer alone: its deadline runs though the request is not at its end", "[T1]") {
+  Proxy proxy({.timeouts = "client_body: 0s, stream_idle: 0s, response: 0s, origin_body: 3s"});
+  Origin& origin = proxy.origin();
+  origin.on_change = [](Origin::Conn& conn) {
+    if (conn.in.messages.empty() || !conn.in.messages[0].head_done || conn.note != nullptr) return;
+    conn.note = &conn;
+    conn.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
+  };
+  Client& client = proxy.client();
+  client.in.asked("POST");
+  client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+  CHECK(proxy.run([&] { return !client.in.messages.empty() && client.last().body == "half"; }));
+  proxy.network.fail({.kind = OpKind::send, .error = EPIPE});  // the next one is to the origin
+  client.send("200000\r\n" + std::string(1u << 20, 'x'));
+  const TimePoint began = proxy.now();
+  CHECK(proxy.run([&] { return client.closed(); }));
+  CHECK(proxy.timeouts(h1::ClientTimeoutKind::origin_body) == 1);
+  CHECK(proxy.now() - began < 4s);
+  CHECK(client.in.complete() == 0);
+  CHECK(proxy.verdict() == "");
+}
+
 TEST_CASE("what clients see of timeouts on the origin's side", "[T1]") {
   SECTION("response: 504, and the origin's connection is closed") {
     Proxy proxy({.timeouts = "response: 2s"});

@@ -223,6 +223,34 @@ TEST_CASE("h1 chunk framing may not outweigh the body", "[H3]") {
   CHECK(read.body == "xxxx");
 }
 
+TEST_CASE("h1 chunks that announce more than the limit are refused before a byte of them is taken", "[H2]") {
+  BodyReader reader;
+  const auto read = [&](std::string_view bytes, std::string& taken) {
+    Chain in, body;
+    push(in, bytes);
+    const State state = reader.read(in, body, UINT64_MAX);
+    taken = text(body);
+    return state;
+  };
+  std::string taken;
+  reader.begin(BodyKind::chunked, 0);
+  reader.limit(10);
+  CHECK(read("6\r\n123456\r\n4\r\n7890\r\n0\r\n", taken) == State::trailers);
+  CHECK(taken == "1234567890");
+  reader.begin(BodyKind::chunked, 0);
+  reader.limit(10);
+  CHECK(read("6\r\n123456\r\n5\r\n78901\r\n", taken) == State::bad);
+  CHECK(taken == "123456");
+  CHECK(reader.what() == What::body_too_large);
+  reader.begin(BodyKind::chunked, 0);
+  reader.limit(10);
+  CHECK(read("ffffffffffffffff\r\nx", taken) == State::bad);
+  CHECK(taken.empty());
+  CHECK(reader.what() == What::body_too_large);
+  reader.begin(BodyKind::chunked, 0);  // a limit is of one body
+  CHECK(read("b\r\n", taken) == State::more);
+}
+
 TEST_CASE("h1 body reader copies nothing and stops at its grant") {
   Chain in;
   Chain body;

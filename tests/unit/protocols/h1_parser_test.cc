@@ -316,6 +316,26 @@ TEST_CASE("h1 connection options", "[H5]") {
   check({"too many options", Kind::request, get(many + "\r\n"), What::bad_header_field});
 }
 
+TEST_CASE("h1 upgrades", "[H9]") {
+  const auto upgrade = [](std::string_view fields, std::string_view version = "HTTP/1.1") {
+    return Parsed("GET / " + std::string(version) + "\r\nHost: a\r\n" + std::string(fields) + "\r\n").head->upgrade;
+  };
+  CHECK(upgrade("") == Upgrade::none);
+  CHECK(upgrade("Connection: Upgrade\r\nUpgrade: WebSocket\r\n") == Upgrade::websocket);
+  CHECK(upgrade("Upgrade: foo/1, websocket\r\nConnection: keep-alive, upgrade\r\n") == Upgrade::websocket);
+  CHECK(upgrade("Connection: upgrade\r\nUpgrade: foo\r\n") == Upgrade::other);
+  CHECK(upgrade("Connection: upgrade\r\nUpgrade: h2c\r\nUpgrade: IRC/6.9\r\n") == Upgrade::other);
+  CHECK(upgrade("Connection: upgrade\r\nUpgrade: websockets\r\n") == Upgrade::other);
+  CHECK(upgrade("Connection: upgrade\r\nUpgrade: HTTP/3.0\r\n") == Upgrade::other);
+  // Offers that may be passed over.
+  CHECK(upgrade("Connection: upgrade, http2-settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n") == Upgrade::none);
+  CHECK(upgrade("Connection: upgrade\r\nUpgrade: TLS/1.2, HTTP/2.0, ,h2c\r\n") == Upgrade::none);
+  // Not meant for us: nothing in Connection, or from HTTP/1.0.
+  CHECK(upgrade("Upgrade: foo\r\n") == Upgrade::none);
+  CHECK(upgrade("Connection: upgrade\r\n") == Upgrade::none);
+  CHECK(upgrade("Connection: upgrade\r\nUpgrade: foo\r\n", "HTTP/1.0") == Upgrade::none);
+}
+
 TEST_CASE("h1 expectations", "[H9]") {
   const Parsed p(post("Expect: 100-Continue\r\nContent-Length: 5\r\n"));
   CHECK(p.head->expect_continue);

@@ -206,7 +206,6 @@ TEST_CASE("a local answer needs no source; a source may leave after its end", "[
   pipe.open(rig.loop, rig, &source, &slow, kPlain, rig.stats);
   pipe.deliver(rig.bytes("xyz"));
   pipe.end(nullptr);
-  pipe.detach_source();
   rig.tick();
   const int grants = source.grants;
   for (int i = 0; i < 3; ++i) {
