@@ -161,7 +161,8 @@ constexpr auto kRows = std::to_array<Row>({
     may(L::timeouts, "tunnel_idle", T::duration, "1h", "A tunnel with no byte either way."),
     may(L::timeouts, "ws_ping", T::duration, "30s", "Until an idle WebSocket client is pinged."),
     may(L::timeouts, "ws_pong", T::duration, "10s", "For the answer to that ping."),
-    may(L::timeouts, "linger", T::duration, "5s", "Discarding an unread request body after an early answer."),
+    may(L::timeouts, "linger", T::duration, "5s",
+        "Discarding an unread request body after an early answer; `0s`: it closes at once, and a reset may take the answer along."),
 
     // ---- limits
     in(may(L::limits, "request_head", T::size, "32KiB", "Over it 431 (the request line alone: 414)."), kKi, kMi),

@@ -1,6 +1,7 @@
 #include "daemon/access_log.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "daemon/json.h"
+#include "daemon/log.h"
 
 namespace weir {
 
@@ -163,78 +166,146 @@ void AccessSink::write(const AccessEntry& entry) {
   ring.put(line);
 }
 
-AccessLog::AccessLog(size_t workers) {
-  for (size_t i = 0; i < workers; ++i) sinks_.push_back(std::make_unique<AccessSink>());
+struct AccessLog::File {
+  File(int descriptor, std::string name) : fd(descriptor), path(std::move(name)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (fd > STDERR_FILENO) ::close(fd);
+  }
+  int fd;
+  std::string path;
+  bool torn = false;                               // it ends in the middle of a line (the writer's note)
+};
+
+namespace {
+
+constexpr auto kLookEvery = std::chrono::milliseconds(50);
+constexpr auto kSayEvery = std::chrono::seconds(10);
+constexpr int kFullPatience = 20;                  // looks, for a descriptor that would block
+
+// -1: errno says why. A pipe without a reader is refused: to open it would wait for one.
+int open_log(const std::string& path) {
+  if (path == "stdout") return STDOUT_FILENO;
+  if (path == "stderr") return STDERR_FILENO;
+  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+  if (fd >= 0) fcntl(fd, F_SETFL, O_APPEND);
+  return fd;
 }
 
-AccessLog::~AccessLog() {
-  {
-    const std::lock_guard guard(lock_);
-    stopping_ = true;
+// Returns the error that ended it, or 0; `left` is what was not written.
+int write_out(int fd, std::string_view& left) {
+  for (int waits = 0; !left.empty();) {
+    const ssize_t wrote = ::write(fd, left.data(), left.size());
+    if (wrote > 0) {
+      left.remove_prefix(static_cast<size_t>(wrote));
+    } else if (wrote < 0 && errno == EAGAIN && ++waits <= kFullPatience) {
+      pollfd ready{fd, POLLOUT, 0};
+      poll(&ready, 1, static_cast<int>(kLookEvery.count()));
+    } else if (wrote == 0 || errno != EINTR) {
+      return wrote == 0 ? ENOSPC : errno;
+    }
   }
-  wake_.notify_one();
-  if (thread_.joinable()) thread_.join();
-  if (fd_ > STDERR_FILENO) ::close(fd_);
+  return 0;
+}
+
+}  // namespace
+
+AccessLog::AccessLog(size_t workers) {
+  for (size_t i = 0; i < workers; ++i) shared_->sinks.push_back(std::make_unique<AccessSink>());
+}
+
+AccessLog::~AccessLog() { close(); }
+
+bool AccessLog::close(std::chrono::milliseconds patience) {
+  if (!thread_.joinable()) return true;
+  std::unique_lock guard(shared_->lock);
+  shared_->stopping = true;
+  shared_->wake.notify_all();
+  const bool ended = shared_->wake.wait_for(guard, patience, [this] { return shared_->ended; });
+  guard.unlock();
+  if (ended) {
+    thread_.join();
+  } else {
+    log::warn("the access log takes nothing; its last lines are lost", {{"path", path_}});
+    thread_.detach();
+  }
+  return ended;
 }
 
 std::string AccessLog::configure(const std::optional<config::AccessLog>& wanted) {
-  int fd = -1;
+  std::shared_ptr<File> file;
   if (wanted) {
-    if (wanted->path == "stdout") fd = STDOUT_FILENO;
-    else if (wanted->path == "stderr") fd = STDERR_FILENO;
-    else fd = open(wanted->path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    const int fd = open_log(wanted->path);
     if (fd < 0) return "access log " + wanted->path + ": " + strerror(errno);
+    file = std::make_shared<File>(fd, wanted->path);
   }
+  path_ = wanted ? wanted->path : std::string();
   {
-    const std::lock_guard guard(lock_);
-    if (fd_ > STDERR_FILENO) ::close(fd_);
-    fd_ = fd;
-    path_ = wanted ? wanted->path : std::string();
+    const std::lock_guard guard(shared_->lock);
+    shared_->file.swap(file);
   }
-  for (auto& sink : sinks_) {
+  for (auto& sink : shared_->sinks) {
     if (wanted) sink->format.store(wanted->format, std::memory_order_relaxed);
     sink->on.store(wanted.has_value(), std::memory_order_relaxed);
   }
-  if (wanted && !thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (wanted && !thread_.joinable()) thread_ = std::thread([shared = shared_] { run(*shared); });
   return {};
 }
 
 std::string AccessLog::reopen() {
-  const std::lock_guard guard(lock_);
   if (path_.empty() || path_ == "stdout" || path_ == "stderr") return {};
-  const int fd = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+  std::shared_ptr<File> file;  // before the lock, so that the old one is closed after it
+  const std::lock_guard guard(shared_->lock);
+  const int fd = open_log(path_);
   if (fd < 0) return "access log " + path_ + ": " + strerror(errno);
-  ::close(fd_);
-  fd_ = fd;
+  file = std::make_shared<File>(fd, path_);
+  shared_->file.swap(file);
   return {};
 }
 
 uint64_t AccessLog::dropped() const {
-  uint64_t total = 0;
-  for (const auto& sink : sinks_) total += sink->ring.dropped();
+  uint64_t total = shared_->lost.load(std::memory_order_relaxed);
+  for (const auto& sink : shared_->sinks) total += sink->ring.dropped();
   return total;
 }
 
-void AccessLog::drain() {
-  batch_.clear();
-  for (auto& sink : sinks_) sink->ring.take(batch_);
-  std::string_view left = batch_;
-  while (!left.empty() && fd_ >= 0) {
-    const ssize_t wrote = ::write(fd_, left.data(), left.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) break;  // a full disk: these lines are lost, the next ones are tried
-    left.remove_prefix(static_cast<size_t>(wrote));
-  }
-}
-
-void AccessLog::run() {
+// The lock is held to look and never to write: whoever changes the file does not wait for the disk.
+void AccessLog::run(Shared& shared) {
   pthread_setname_np(pthread_self(), "weir-access");
-  std::unique_lock guard(lock_);
-  while (!stopping_) {
-    wake_.wait_for(guard, std::chrono::milliseconds(50));
-    drain();
+  std::string batch;
+  uint64_t unsaid = 0;
+  auto said = std::chrono::steady_clock::time_point::min();
+  for (bool last = false; !last;) {
+    batch.clear();
+    std::shared_ptr<File> file;
+    {
+      std::unique_lock guard(shared.lock);
+      shared.wake.wait_for(guard, kLookEvery, [&] { return shared.stopping; });
+      last = shared.stopping;
+      file = shared.file;
+      if (file != nullptr && file->torn) batch += '\n';
+      for (auto& sink : shared.sinks) sink->ring.take(batch);
+    }
+    if (file == nullptr || batch.size() <= size_t{file->torn}) continue;
+    std::string_view left = batch;
+    const int error = write_out(file->fd, left);
+    if (left.size() < batch.size()) file->torn = batch[batch.size() - left.size() - 1] != '\n';
+    if (error == 0) continue;
+    auto count = static_cast<uint64_t>(std::count(left.begin(), left.end(), '\n'));
+    if (left.front() == '\n') --count;  // that is the end of a line that was torn, and counted, before
+    shared.lost.fetch_add(count, std::memory_order_relaxed);
+    unsaid += count;
+    const auto now = std::chrono::steady_clock::now();
+    if (said != std::chrono::steady_clock::time_point::min() && now < said + kSayEvery) continue;
+    said = now;
+    log::warn("access log lines are lost", {{"path", file->path},
+                                            {"error", strerror(error)},
+                                            {"count", std::to_string(std::exchange(unsaid, 0))}});
   }
-  drain();
+  const std::lock_guard guard(shared.lock);
+  shared.ended = true;
+  shared.wake.notify_all();
 }
 
 }  // namespace weir

@@ -1,10 +1,13 @@
 // The access log: one line a request, JSON or the combined format, off unless configured. Workers put lines into a ring each; one
-// thread takes them out and writes them. A slow disk costs counted lines, never a request's time: a full ring drops the line.
+// thread takes them out and writes them. A slow disk costs counted lines, never a request's time: a full ring drops the line, and
+// what the disk refuses is counted too.
 // Owner: the supervisor; rings live as long as the process. put() is for the ring's one worker; everything else for the
-// supervisor's thread. The writer looks every 50 ms. Authorization and Cookie are never logged.
+// supervisor's thread, which never waits for a write: one that does not return (a pipe that nobody reads) is left behind at the
+// end. The writer looks every 50 ms. Authorization and Cookie are never logged.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -65,24 +68,30 @@ struct AccessSink {
 class AccessLog {
  public:
   explicit AccessLog(size_t workers);
-  ~AccessLog();                                    // writes what is left
-  AccessSink& sink(size_t worker) { return *sinks_[worker]; }
+  ~AccessLog();                                    // close()
+  AccessSink& sink(size_t worker) { return *shared_->sinks[worker]; }
   // Empty text, or why the file cannot be opened (then nothing changes). nullopt: off.
   std::string configure(const std::optional<config::AccessLog>& wanted);
   std::string reopen();                            // USR1
-  uint64_t dropped() const;
+  // Writes what is left. False: the writer is stuck and is left behind with its lines; the process must end by _exit.
+  bool close(std::chrono::milliseconds patience = std::chrono::seconds(2));
+  uint64_t dropped() const;                        // lines that are not in the file
 
  private:
-  void run();
-  void drain();
+  struct File;                                     // a descriptor, closed by the last one who uses it
+  struct Shared {                                  // what the writer needs, and keeps when it is left behind
+    std::vector<std::unique_ptr<AccessSink>> sinks;
+    std::mutex lock;
+    std::condition_variable wake;
+    std::shared_ptr<File> file;                    // under the lock, as the next two
+    bool stopping = false;
+    bool ended = false;
+    std::atomic<uint64_t> lost{0};                 // lines that the writer took and could not write
+  };
+  static void run(Shared& shared);
 
-  std::vector<std::unique_ptr<AccessSink>> sinks_;
-  std::mutex lock_;
-  std::condition_variable wake_;
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::string path_;
-  int fd_ = -1;
-  bool stopping_ = false;
-  std::string batch_;
   std::thread thread_;
 };
 

@@ -1,6 +1,5 @@
 #include "daemon/admin.h"
 
-#include <cerrno>
 #include <cstring>
 
 #include "daemon/json.h"
@@ -29,59 +28,39 @@ void AdminServer::route(const std::string& method, const std::string& path, std:
 }
 
 void AdminServer::listen(int fd) {
-  auto acceptor = std::make_unique<Acceptor>();
-  acceptor->server = this;
-  acceptor->complete = accepted_entry;
-  acceptor->release = close_entry;
-  loop_.adopt(acceptor->listening, fd, EngineKind::epoll);
-  acceptor->socket = &acceptor->listening;
-  loop_.submit(*acceptor);
-  acceptors_.push_back(std::move(acceptor));
+  acceptors_.push_back(std::make_unique<Acceptor>(loop_, *this, "admin", fd, EngineKind::epoll));
 }
 
-void AdminServer::accepted_entry(Op& op) noexcept {
-  auto& acceptor = static_cast<Acceptor&>(op);
-  AdminServer& self = *acceptor.server;
-  for (int i = 0; i < op.result; ++i) {
-    const Accepted& accepted = acceptor.accepted[static_cast<size_t>(i)];
-    h1::ServerConn* conn = self.pool_.make(self.exchanges_, self, self.policy_, self.stats_, accepted.fd, EngineKind::epoll,
-                                           accepted.peer);
-    if (conn == nullptr) {
-      Socket socket;
-      self.loop_.adopt(socket, accepted.fd, EngineKind::epoll);
-      self.loop_.close(socket, true);
-      continue;
-    }
-    conn->next = self.conns_;
-    if (self.conns_ != nullptr) self.conns_->prev = conn;
-    self.conns_ = conn;
-    if (self.closing_) conn->cut(make_fault(What::shutting_down));
-  }
-  if (acceptor.more) return;
-  if (!self.closing_ && (op.result >= 0 || op.result == -ECANCELED)) {
-    self.loop_.submit(acceptor);
+void AdminServer::on_accepted(const Accepted& accepted) noexcept {
+  h1::ServerConn* conn = pool_.make(exchanges_, *this, policy_, stats_, accepted.fd, EngineKind::epoll, accepted.peer);
+  if (conn == nullptr) {
+    Socket socket;
+    loop_.adopt(socket, accepted.fd, EngineKind::epoll);
+    loop_.close(socket, true);
     return;
   }
-  if (!self.closing_) log::warn("the admin socket is closed", {{"error", strerror(-op.result)}});
-  self.loop_.close(acceptor.listening);
-  self.loop_.free_later(acceptor);
+  conns_.add(*conn);
+  if (closing_) conn->cut(make_fault(What::shutting_down));
 }
 
-void AdminServer::close_entry(Slot& slot) noexcept {
-  auto& acceptor = static_cast<Acceptor&>(slot);
-  std::erase_if(acceptor.server->acceptors_, [&](const auto& one) { return one.get() == &acceptor; });
+void AdminServer::on_accept_failed(int error) noexcept {
+  if (failed_logged_ != TimePoint{} && loop_.now() < failed_logged_ + std::chrono::seconds(10)) return;
+  failed_logged_ = loop_.now();
+  log::warn("the admin socket cannot accept now; trying on", {{"error", strerror(error)}});
+}
+
+void AdminServer::on_acceptor_closed(Acceptor& acceptor) noexcept {
+  std::erase_if(acceptors_, [&](const auto& one) { return one.get() == &acceptor; });
 }
 
 void AdminServer::close() noexcept {
   closing_ = true;
-  for (auto& acceptor : acceptors_) loop_.cancel(*acceptor);
-  for (h1::ServerConn* conn = conns_; conn != nullptr; conn = conn->next) conn->cut(make_fault(What::shutting_down));
+  for (auto& acceptor : acceptors_) acceptor->close_now();
+  conns_.each([](h1::ServerConn& conn) { conn.cut(make_fault(What::shutting_down)); });
 }
 
 void AdminServer::conn_closed(h1::ServerConn& conn) noexcept {
-  if (conn.prev != nullptr) conn.prev->next = conn.next;
-  else conns_ = conn.next;
-  if (conn.next != nullptr) conn.next->prev = conn.prev;
+  conns_.remove(conn);
   pool_.destroy(&conn);
 }
 

@@ -1,7 +1,7 @@
 // AdminServer: the daemon's own small HTTP server (interface: /status, /metrics, /healthz, /readyz ...), on the same HTTP/1
 // connections as everything else, on the supervisor's loop and never on a worker's.
-// Owner: the supervisor. Thread: its own. Answers are made by functions given to route(); an unknown path is 404 and a known path
-// with another method 405, both as JSON with a sentence.
+// Owner: the supervisor. Thread: its own. Out of descriptors it waits and tries again, as every listener does. Answers are made by
+// functions given to route(); an unknown path is 404 and a known path with another method 405, both as JSON with a sentence.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "protocols/h1/server_conn.h"
+#include "daemon/acceptor.h"
+#include "daemon/conn_list.h"
 
 namespace weir {
 
@@ -21,22 +22,19 @@ struct AdminAnswer {
   static AdminAnswer error(uint16_t status, std::string_view sentence);
 };
 
-class AdminServer final : public h1::ServerConnHost, public ExchangeHandler {
+class AdminServer final : public h1::ServerConnHost, public AcceptorOwner, public ExchangeHandler {
  public:
   explicit AdminServer(Loop& loop);
   ~AdminServer();
   void route(const std::string& method, const std::string& path, std::function<AdminAnswer()> make);
   void listen(int fd);                 // takes a listening descriptor over
   void close() noexcept;               // stops; empty() tells when all is over
-  bool empty() const noexcept { return conns_ == nullptr && acceptors_.empty(); }
+  bool empty() const noexcept { return conns_.empty() && acceptors_.empty(); }
 
  private:
-  struct Acceptor : AcceptOp, Slot {
-    AdminServer* server = nullptr;
-    Socket listening;
-  };
-  static void accepted_entry(Op& op) noexcept;
-  static void close_entry(Slot& slot) noexcept;
+  void on_accepted(const Accepted& accepted) noexcept override;
+  void on_accept_failed(int error) noexcept override;
+  void on_acceptor_closed(Acceptor& acceptor) noexcept override;
   void conn_closed(h1::ServerConn& conn) noexcept override;
   void on_request(Exchange& exchange) noexcept override;
   bool on_origin_failed(Exchange&, const Fault&) noexcept override { return false; }
@@ -49,10 +47,11 @@ class AdminServer final : public h1::ServerConnHost, public ExchangeHandler {
   SlotPool<h1::ServerConn> pool_;
   h1::ServerPolicy policy_;
   h1::ServerStats stats_;
-  h1::ServerConn* conns_ = nullptr;
+  ConnList conns_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::map<std::string, std::map<std::string, std::function<AdminAnswer()>>> routes_;  // path, method
   bool closing_ = false;
+  TimePoint failed_logged_{};
 };
 
 }  // namespace weir

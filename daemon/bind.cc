@@ -99,6 +99,17 @@ int probe_free(const Address& address, bool dual_stack) {
 
 }  // namespace
 
+bool descriptors_to_spare(size_t count) {
+  std::vector<int> fds;
+  while (fds.size() < count) {
+    const int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0) break;
+    fds.push_back(fd);
+  }
+  for (const int fd : fds) ::close(fd);
+  return fds.size() == count;
+}
+
 BoundSockets::~BoundSockets() { close_all(); }
 
 std::expected<BoundSockets::Bound, std::string> BoundSockets::bind_one(const config::SocketName& name, size_t workers) {

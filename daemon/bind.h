@@ -12,6 +12,8 @@
 
 namespace weir {
 
+bool descriptors_to_spare(size_t count);   // whether so many more could be opened now
+
 class BoundSockets {
  public:
   ~BoundSockets();

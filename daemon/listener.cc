@@ -8,12 +8,6 @@
 
 namespace weir {
 
-namespace {
-constexpr Duration kRetryAccept = std::chrono::milliseconds(100);
-constexpr Duration kServeQueue = std::chrono::milliseconds(20);  // without an accept in this time the queue is empty
-constexpr Duration kServeQueueMax = std::chrono::milliseconds(200);  // under a load that never pauses
-}  // namespace
-
 Listener::Listener(ListenerHost& host, std::string name, EngineKind engine, ListenerStats& stats)
     : host_(host), name_(std::move(name)), stats_(stats) {
   view_.name = name_;
@@ -33,91 +27,38 @@ void Listener::configure(size_t index, WorkerRuntime& current, const h1::HeadLim
   policy_.timeouts = timeouts;
 }
 
+void Listener::set_engine(EngineKind engine) noexcept {
+  if (view_.engine == engine) return;
+  view_.engine = engine;
+  for (auto& acceptor : sockets_) acceptor->change_engine(engine);
+  conns_.each([&](h1::ServerConn& conn) { conn.change_engine(engine); });
+}
+
 void Listener::add_socket(const std::string& bind, int fd) {
-  auto acceptor = std::make_unique<Acceptor>();
-  acceptor->listener = this;
-  acceptor->bind = bind;
-  acceptor->complete = accepted_entry;
-  acceptor->release = close_entry;
-  acceptor->retry.acceptor = acceptor.get();
-  acceptor->retry.fire = retry_entry;
-  host_.loop.adopt(acceptor->listening, fd, view_.engine);
-  acceptor->socket = &acceptor->listening;
-  host_.loop.submit(*acceptor);
-  sockets_.push_back(std::move(acceptor));
+  sockets_.push_back(std::make_unique<Acceptor>(host_.loop, *this, bind, fd, view_.engine));
 }
 
 void Listener::keep_sockets(const std::vector<std::string>& binds) noexcept {
   for (auto& acceptor : sockets_)
-    if (std::find(binds.begin(), binds.end(), acceptor->bind) == binds.end()) drop_socket(acceptor->bind);
-}
-
-void Listener::drop_socket(const std::string& bind) noexcept {
-  for (auto& acceptor : sockets_) {
-    if (acceptor->bind != bind || acceptor->closing) continue;
-    acceptor->closing = true;
-    acceptor->close_by = host_.loop.now() + kServeQueueMax;
-    host_.loop.set_timer(acceptor->retry, host_.loop.now() + kServeQueue);
-  }
+    if (std::find(binds.begin(), binds.end(), acceptor->bind()) == binds.end()) acceptor->close();
 }
 
 void Listener::stop_accepting() noexcept {
-  for (auto& acceptor : sockets_) drop_socket(acceptor->bind);
+  for (auto& acceptor : sockets_) acceptor->close();
 }
 
-void Listener::accepted_entry(Op& op) noexcept {
-  auto& acceptor = static_cast<Acceptor&>(op);
-  acceptor.listener->accept(acceptor);
+void Listener::on_acceptor_closed(Acceptor& acceptor) noexcept {
+  std::erase_if(sockets_, [&](const auto& one) { return one.get() == &acceptor; });
+  host_.emptied(host_.worker);
 }
 
-void Listener::accept(Acceptor& acceptor) noexcept {
-  if (acceptor.result > 0) {
-    for (int i = 0; i < acceptor.result; ++i) take(acceptor.accepted[static_cast<size_t>(i)]);
-    if (acceptor.closing)
-      host_.loop.set_timer(acceptor.retry, std::min(host_.loop.now() + kServeQueue, acceptor.close_by));
-    if (acceptor.more) return;
-  }
-  if (acceptor.more) return;
-  if (acceptor.closing) {
-    close_socket(acceptor);
-  } else if (acceptor.result >= 0 || acceptor.result == -ECANCELED) {
-    host_.loop.submit(acceptor);
-  } else {
-    const int error = -acceptor.result;
-    const bool descriptors = error == EMFILE || error == ENFILE;
-    refused(descriptors ? RefusedCause::no_descriptor
-                        : error == ENOMEM || error == ENOBUFS ? RefusedCause::no_memory : RefusedCause::other,
-            error);
-    host_.loop.set_timer(acceptor.retry, host_.loop.now() + kRetryAccept);
-  }
+void Listener::on_accept_failed(int error) noexcept {
+  const bool descriptors = error == EMFILE || error == ENFILE;
+  const bool memory = error == ENOMEM || error == ENOBUFS;
+  refused(descriptors ? RefusedCause::no_descriptor : memory ? RefusedCause::no_memory : RefusedCause::other, error);
 }
 
-void Listener::retry_entry(Timer& timer) noexcept {
-  Acceptor& acceptor = *static_cast<Acceptor::Retry&>(timer).acceptor;
-  Listener& self = *acceptor.listener;
-  if (acceptor.closing) {
-    if (acceptor.idle()) self.close_socket(acceptor);
-    else self.host_.loop.cancel(acceptor);
-  } else if (acceptor.idle()) {
-    self.host_.loop.submit(acceptor);
-  }
-}
-
-void Listener::close_socket(Acceptor& acceptor) noexcept {
-  if (acceptor.listening.fd < 0) return;
-  host_.loop.forget_timer(acceptor.retry);
-  host_.loop.close(acceptor.listening);
-  host_.loop.free_later(acceptor);
-}
-
-void Listener::close_entry(Slot& slot) noexcept {
-  auto& acceptor = static_cast<Acceptor&>(slot);
-  Listener& self = *acceptor.listener;
-  std::erase_if(self.sockets_, [&](const auto& one) { return one.get() == &acceptor; });
-  self.host_.emptied(self.host_.worker);
-}
-
-void Listener::take(const Accepted& accepted) noexcept {
+void Listener::on_accepted(const Accepted& accepted) noexcept {
   const auto give_back = [&](RefusedCause cause, int error) {
     Socket socket;
     host_.loop.adopt(socket, accepted.fd, view_.engine);
@@ -136,9 +77,7 @@ void Listener::take(const Accepted& accepted) noexcept {
     give_back(RefusedCause::no_memory, ENOMEM);
     return;
   }
-  conn->next = conns_;
-  if (conns_ != nullptr) conns_->prev = conn;
-  conns_ = conn;
+  conns_.add(*conn);
   if (cut_) conn->cut(make_fault(What::shutting_down));
 }
 
@@ -155,9 +94,7 @@ void Listener::refused(RefusedCause cause, int error) noexcept {
 }
 
 void Listener::conn_closed(h1::ServerConn& conn) noexcept {
-  if (conn.prev != nullptr) conn.prev->next = conn.next;
-  else conns_ = conn.next;
-  if (conn.next != nullptr) conn.next->prev = conn.prev;
+  conns_.remove(conn);
   host_.conns.destroy(&conn);
   host_.connections_left.fetch_add(1, std::memory_order_relaxed);
   host_.emptied(host_.worker);
@@ -165,12 +102,12 @@ void Listener::conn_closed(h1::ServerConn& conn) noexcept {
 
 void Listener::drain() noexcept {
   policy_.draining = true;
-  for (h1::ServerConn* conn = conns_; conn != nullptr; conn = conn->next) conn->drain();
+  conns_.each([](h1::ServerConn& conn) { conn.drain(); });
 }
 
 void Listener::cut(const Fault& fault) noexcept {
   cut_ = true;
-  for (h1::ServerConn* conn = conns_; conn != nullptr; conn = conn->next) conn->cut(fault);
+  conns_.each([&](h1::ServerConn& conn) { conn.cut(fault); });
 }
 
 }  // namespace weir

@@ -1,8 +1,8 @@
 // Listener: one configured listener on one worker: its listening sockets, what it accepts, and its client connections.
 // Owner: the worker; it lives until it is retired and its last connection has ended. Thread: the worker's.
-// Guarantees: every refused accept is counted by cause and logged at most once a second; out of descriptors it waits 100 ms and
-// tries again; at most 64 accepts a tick and socket, so that no flood starves the other listeners; a listening socket is closed
-// only after what was queued on it has been accepted.
+// Guarantees: every refused accept is counted by cause and logged at most once a second; out of descriptors it tries again (see
+// acceptor.h); a listening socket is closed only after what was queued on it has been accepted; a change of engine reaches its
+// sockets and its connections with their next operation, and closes none.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/acceptor.h"
+#include "daemon/conn_list.h"
 #include "daemon/forward.h"
 #include "daemon/stats.h"
 
@@ -28,42 +30,30 @@ struct ListenerHost {
   void* worker;
 };
 
-class Listener final : public h1::ServerConnHost {
+class Listener final : public h1::ServerConnHost, public AcceptorOwner {
  public:
   Listener(ListenerHost& host, std::string name, EngineKind engine, ListenerStats& stats);
   ~Listener();
 
   void configure(size_t index, WorkerRuntime& current, const h1::HeadLimits& head, uint64_t body_max,
                  const h1::ServerTimeouts& timeouts) noexcept;
-  void set_engine(EngineKind engine) noexcept { view_.engine = engine; }
+  void set_engine(EngineKind engine) noexcept;            // of every next operation, here and on its connections
   void add_socket(const std::string& bind, int fd);        // takes the descriptor over
   void keep_sockets(const std::vector<std::string>& binds) noexcept;   // drops all others
-  void drop_socket(const std::string& bind) noexcept;      // serves out its queue, then closes it
-  void stop_accepting() noexcept;                          // all of them
+  void stop_accepting() noexcept;                          // all of them, once what is queued has been served
   void drain() noexcept;                                   // its connections end as they become idle
   void cut(const Fault& fault) noexcept;                   // they end now
-  bool empty() const noexcept { return conns_ == nullptr && sockets_.empty(); }
+  bool empty() const noexcept { return conns_.empty() && sockets_.empty(); }
   bool retired = false;
   const std::string& name() const noexcept { return name_; }
   ListenerView& view() noexcept { return view_; }
 
  private:
-  struct Acceptor : AcceptOp, Slot {
-    Listener* listener = nullptr;
-    Socket listening;
-    std::string bind;
-    bool closing = false;
-    TimePoint close_by{};             // whatever still comes
-    struct Retry : Timer { Acceptor* acceptor = nullptr; } retry;  // after descriptors ran out, or before closing
-  };
-  static void accepted_entry(Op& op) noexcept;
-  static void retry_entry(Timer& timer) noexcept;
-  static void close_entry(Slot& slot) noexcept;
-  void accept(Acceptor& acceptor) noexcept;
-  void take(const Accepted& accepted) noexcept;
+  void on_accepted(const Accepted& accepted) noexcept override;
+  void on_accept_failed(int error) noexcept override;
+  void on_acceptor_closed(Acceptor& acceptor) noexcept override;
   void refused(RefusedCause cause, int error) noexcept;
   void conn_closed(h1::ServerConn& conn) noexcept override;
-  void close_socket(Acceptor& acceptor) noexcept;
 
   ListenerHost& host_;
   std::string name_;
@@ -71,7 +61,7 @@ class Listener final : public h1::ServerConnHost {
   ListenerView view_;
   h1::ServerPolicy policy_;
   std::vector<std::unique_ptr<Acceptor>> sockets_;
-  h1::ServerConn* conns_ = nullptr;
+  ConnList conns_;
   bool cut_ = false;                  // what is accepted now ends at once
   TimePoint refused_logged_{};
   uint64_t refused_unlogged_ = 0;

@@ -8,7 +8,9 @@
 #include <atomic>
 #include <cstdio>
 #include <ctime>
+#include <future>
 #include <memory>
+#include <thread>
 
 #include "daemon/json.h"
 
@@ -18,7 +20,8 @@ namespace {
 
 constexpr size_t kQueueLines = 8192;
 
-std::shared_ptr<spdlog::async_logger> logger;
+std::shared_ptr<spdlog::async_logger> logger;   // set by start(), before there are other threads, and never again
+std::atomic<bool> stopped{false};
 std::atomic<Level> threshold{Level::info};
 std::atomic<Format> shape{Format::text};
 
@@ -92,20 +95,22 @@ void set(Level level, Format format) {
 bool enabled(Level level) noexcept { return level >= threshold.load(std::memory_order_relaxed); }
 
 void write(Level level, std::string_view message, std::initializer_list<Field> fields) {
+  if (stopped.load(std::memory_order_relaxed)) return;
   const std::string line = render(level, message, fields);
   if (logger != nullptr) logger->log(kLevels[static_cast<size_t>(level)], line);
   else fprintf(stderr, "%s\n", line.c_str());
 }
 
-void flush() {
-  if (logger != nullptr) logger->flush();
-}
-
-void stop() {
-  if (logger == nullptr) return;
-  logger->flush();
-  logger.reset();
-  spdlog::shutdown();
+bool stop(std::chrono::milliseconds patience) {
+  if (logger == nullptr || stopped.exchange(true)) return true;
+  std::promise<void> ended;
+  std::future<void> end = ended.get_future();
+  std::thread([ended = std::move(ended)]() mutable {
+    logger->flush();
+    spdlog::shutdown();  // joins the writer
+    ended.set_value();
+  }).detach();
+  return end.wait_for(patience) == std::future_status::ready;
 }
 
 }  // namespace weir::log

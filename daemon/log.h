@@ -4,6 +4,7 @@
 // dropped and counted. Fields are appended as key=value (text) or as members (json).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -21,8 +22,9 @@ struct Field {
 
 void start(Level level, Format format);   // before it: lines go to stderr as they are
 void set(Level level, Format format);     // at reload
-void flush();
-void stop();                              // writes what is left
+// Writes what is left; lines that come after it are dropped, so other threads may still run. False: stderr takes nothing (a pipe
+// that nobody reads) and the writer is left behind; the process must end by _exit.
+bool stop(std::chrono::milliseconds patience = std::chrono::seconds(2));
 bool enabled(Level level) noexcept;
 void write(Level level, std::string_view message, std::initializer_list<Field> fields = {});
 

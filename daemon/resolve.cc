@@ -33,13 +33,17 @@ std::vector<Address> resolve(const config::SocketName& name) {
   return found;
 }
 
-Addresses resolve_all(const config::Snapshot& config, const Addresses& before) {
+Addresses resolve_all(const config::Snapshot& config, const Addresses& before, std::vector<std::string>* kept) {
   Addresses all;
   for (const config::Upstream& upstream : config.upstreams)
     for (const config::Server& server : upstream.servers)
       if (!all.contains(server.address.text())) all.emplace(server.address.text(), resolve(server.address));
-  for (auto& [name, found] : all)
-    if (const auto known = before.find(name); found.empty() && known != before.end()) found = known->second;
+  for (auto& [name, found] : all) {
+    const auto known = before.find(name);
+    if (!found.empty() || known == before.end() || known->second.empty()) continue;
+    found = known->second;
+    if (kept != nullptr) kept->push_back(name);
+  }
   return all;
 }
 

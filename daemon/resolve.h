@@ -15,8 +15,9 @@ std::vector<Address> resolve(const config::SocketName& name);
 
 // Every server of a configuration, by its text. Order within a name is by address, so that equal answers compare equal.
 using Addresses = std::map<std::string, std::vector<Address>>;
-// A name that does not resolve now keeps the addresses it had in `before`: a DNS server's bad minute loses no origin.
-Addresses resolve_all(const config::Snapshot& config, const Addresses& before);
+// A name that does not resolve now keeps the addresses it had in `before`: a DNS server's bad minute loses no origin. `kept` gets
+// those names.
+Addresses resolve_all(const config::Snapshot& config, const Addresses& before, std::vector<std::string>* kept = nullptr);
 bool has_names(const config::Snapshot& config);   // anything that needs a look-up
 
 }  // namespace weir

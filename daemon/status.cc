@@ -182,7 +182,7 @@ void process(Text& text, Supervisor& supervisor) {
                 sum_workers(supervisor, [&](Worker& w) { return w.loop_stats().stalls[static_cast<size_t>(phase)].get(); }));
   text.family("weir_relay_bytes_total", "counter", "Body bytes moved inside the kernel.");
   text.sample({}, sum_workers(supervisor, [](Worker& w) { return w.pipe_stats().relay_bytes.get(); }));
-  text.family("weir_access_log_dropped_total", "counter", "Access log lines dropped because the writer fell behind.");
+  text.family("weir_access_log_dropped_total", "counter", "Access log lines that could not be written.");
   text.sample({}, supervisor.access_lines_dropped());
   for (const Zero& zero : kZeros) {
     text.family(zero.name, "counter", zero.help);

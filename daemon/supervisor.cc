@@ -1,11 +1,12 @@
 #include "daemon/supervisor.h"
 
-#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -29,22 +30,16 @@ log::Level level_of(config::LogLevel level) { return static_cast<log::Level>(lev
 log::Format format_of(config::LogFormat format) {
   return format == config::LogFormat::json ? log::Format::json : log::Format::text;
 }
-// Whether so many more could be opened now.
-bool descriptors_to_spare(size_t count) {
-  std::vector<int> fds;
-  while (fds.size() < count) {
-    const int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (fd < 0) break;
-    fds.push_back(fd);
-  }
-  for (const int fd : fds) ::close(fd);
-  return fds.size() == count;
-}
 std::string signal_text(int number) { return std::string("SIG") + sigabbrev_np(number); }
 }  // namespace
 
 struct Supervisor::Task : Message {
   std::move_only_function<void()> work;
+};
+
+struct Supervisor::LookedUp {
+  Addresses addresses;
+  std::vector<std::string> kept;
 };
 
 Supervisor::Supervisor(SupervisorOptions options)
@@ -60,7 +55,7 @@ Supervisor::Supervisor(SupervisorOptions options)
 }
 
 Supervisor::~Supervisor() {
-  if (helper_.joinable()) helper_.join();
+  if (helper_.joinable()) helper_.join();  // it is at its end, see stop()
 }
 
 void Supervisor::post(std::move_only_function<void()> work) {
@@ -75,7 +70,7 @@ void Supervisor::post(std::move_only_function<void()> work) {
 
 int Supervisor::run() {
   if (const int failed = start(); failed != 0) {
-    log::stop();
+    if (!log::stop()) _exit(failed);
     return failed;
   }
   notify::ready("serving");
@@ -126,8 +121,9 @@ int Supervisor::start_sockets() {
   const config::Snapshot& config = runtime_->config;
   const uint64_t descriptors = system::raise_descriptor_limit();
   const size_t workers = std::max<size_t>(1, config.workers == 0 ? system::usable_cpus() : config.workers);
-  const auto carried = static_cast<int64_t>((descriptors - std::min<uint64_t>(descriptors / 4, 64 + workers * 16)) / 2);
-  connections_max_ = std::min<int64_t>(static_cast<int64_t>(config.limits.connections), std::max<int64_t>(carried, 8));
+  const system::DescriptorShare share = system::share_descriptors(descriptors, workers, config.limits.connections);
+  relay_pipes_ = share.relay_pipes;
+  connections_max_ = static_cast<int64_t>(share.connections);
   connections_left_ = connections_max_;
   if (static_cast<uint64_t>(connections_max_) < config.limits.connections)
     later([this, descriptors, set = config.limits.connections_set] {
@@ -217,6 +213,8 @@ int Supervisor::start_workers() {
     (engine_of(listener) == EngineKind::uring ? options.uring : options.epoll) = true;
   options.slab_bytes_max = std::max<size_t>(memory_bytes_ / count, kWorkerSlabBytesMin);
   options.rings = static_cast<unsigned>(count);
+  options.relay_pipes_max = static_cast<unsigned>(std::min<uint64_t>(
+      relay_pipes_ / (count * static_cast<size_t>(options.epoll + options.uring)), UINT_MAX));
   options.probe = probe_ ? &*probe_ : nullptr;
   options.connections_left = &connections_left_;
   access_ = std::make_unique<AccessLog>(count);
@@ -347,6 +345,7 @@ void Supervisor::help(std::function<void()> job) {
   if (helper_.joinable()) helper_.join();
   helper_busy_ = true;
   helper_ = std::thread([this, job = std::move(job)] {
+    pthread_setname_np(pthread_self(), "weir-helper");
     job();
     post([this] {
       helper_busy_ = false;
@@ -361,6 +360,7 @@ void Supervisor::on_signal(int number) {
     case SIGQUIT:
       log::info("draining to the end", {{"signal", signal_text(number)}});
       drain_without_limit_ = true;
+      if (stage_ == DrainStage::refusing) loop_.clear_timer(grace_over_);
       go(DrainEvent::term);
       break;
     case SIGTERM:
@@ -397,12 +397,13 @@ void Supervisor::reload() {
   log::info("reloading", {{"config", options_.config_path}});
   help([this, path = options_.config_path, before = runtime_->addresses] {
     auto loaded = std::make_shared<config::LoadResult>(config::load(path, config::Environment::real()));
-    auto addresses = std::make_shared<Addresses>(*loaded ? resolve_all(**loaded, before) : Addresses());
-    post([this, loaded, addresses] { finish_reload(std::move(*loaded), *addresses); });
+    auto names = std::make_shared<LookedUp>();
+    if (*loaded) names->addresses = resolve_all(**loaded, before, &names->kept);
+    post([this, loaded, names] { finish_reload(std::move(*loaded), *names); });
   });
 }
 
-void Supervisor::finish_reload(config::LoadResult loaded, const Addresses& addresses) {
+void Supervisor::finish_reload(config::LoadResult loaded, const LookedUp& names) {
   if (stage_ != DrainStage::serving) return;  // it was overtaken by a stop
   last_reload_unix_ = time(nullptr);
   std::string failed;
@@ -413,7 +414,8 @@ void Supervisor::finish_reload(config::LoadResult loaded, const Addresses& addre
     for (const config::Problem& problem : tests) log::error(problem.text());
     failed = std::to_string(tests.size()) + " of the configuration's own tests failed";
   } else {
-    failed = take(std::move(*loaded), addresses);
+    warn_kept(names.kept);
+    failed = take(std::move(*loaded), names.addresses);
   }
   if (!failed.empty()) conclude_reload(failed);
 }
@@ -475,6 +477,13 @@ void Supervisor::watch_names() {
     loop_.clear_timer(names_due_);
 }
 
+// Once for each time that the list changes: the look-ups go on.
+void Supervisor::warn_kept(const std::vector<std::string>& names) {
+  if (std::exchange(kept_names_, names) == names) return;
+  for (const std::string& name : names)
+    log::warn("a server's name does not resolve now; its last addresses are kept", {{"server", name}});
+}
+
 // Names are looked up again now and then; only a changed answer makes a new generation.
 void Supervisor::look_names_up() {
   if (helper_busy_ || stage_ != DrainStage::serving) {
@@ -482,10 +491,14 @@ void Supervisor::look_names_up() {
     return;
   }
   help([this, runtime = runtime_] {
-    auto addresses = std::make_shared<Addresses>(resolve_all(runtime->config, runtime->addresses));
-    post([this, runtime, addresses] {
-      if (stage_ == DrainStage::serving && runtime == runtime_ && *addresses != runtime_->addresses) {
-        runtime_ = compile(config::Snapshot(runtime_->config), *addresses, runtime_->generation + 1, workers_.size(), registry_);
+    auto names = std::make_shared<LookedUp>();
+    names->addresses = resolve_all(runtime->config, runtime->addresses, &names->kept);
+    post([this, runtime, names] {
+      const bool current = stage_ == DrainStage::serving && runtime == runtime_;
+      if (current) warn_kept(names->kept);
+      if (current && names->addresses != runtime_->addresses) {
+        const uint64_t generation = runtime_->generation + 1;
+        runtime_ = compile(config::Snapshot(runtime_->config), names->addresses, generation, workers_.size(), registry_);
         log::info("names resolve differently now", {{"generation", std::to_string(runtime_->generation)}});
         publish();
       }
@@ -531,10 +544,12 @@ void Supervisor::worker_emptied() {
   if (++emptied_ == workers_.size()) go(DrainEvent::emptied);
 }
 
+// Nothing here waits without an end: a thread of ours that is stuck in a call (a name server, a pipe that nobody reads) is left
+// behind, and then the process ends without destroying what that thread may still use.
 int Supervisor::stop() {
   signals_.reset();
-  if (helper_.joinable()) helper_.join();
   if (emptied_ != workers_.size()) {
+    admin_sockets_.close_all();
     log::error("connections did not end when they were cut; exiting without them");
     log::stop();
     _exit(kExitFailure);
@@ -545,10 +560,11 @@ int Supervisor::stop() {
     while (!server->empty()) loop_.tick(std::chrono::milliseconds(10));
   }
   workers_.clear();
-  access_.reset();
+  bool left_behind = !access_->close();
   admin_sockets_.close_all();
   log::info("stopped");
-  log::stop();
+  left_behind |= !log::stop();
+  if (left_behind || helper_busy_) _exit(0);
   return 0;
 }
 

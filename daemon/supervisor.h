@@ -64,13 +64,15 @@ class Supervisor {
   std::vector<config::SocketName> binds_of(const config::Snapshot& config) const;
   void on_signal(int number);
   void reload();
-  void finish_reload(config::LoadResult loaded, const Addresses& addresses);
+  struct LookedUp;
+  void finish_reload(config::LoadResult loaded, const LookedUp& names);
   void conclude_reload(const std::string& failed);
   std::string take(config::Snapshot config, const Addresses& addresses);   // of a reload; else why nothing changed
   void help(std::function<void()> job);                  // a blocking job, on the helper thread
   std::string refuse_change(const config::Snapshot& next) const;
   void watch_names();
   void look_names_up();
+  void warn_kept(const std::vector<std::string>& names);
   void go(DrainEvent event);
   void enter(DrainStage stage);
   void worker_emptied();
@@ -88,12 +90,14 @@ class Supervisor {
   std::string uring_refusal_;                            // why io_uring is not used; empty: it can be
   std::atomic<int64_t> connections_left_{0};
   int64_t connections_max_ = 0;
+  uint64_t relay_pipes_ = 0;
   std::unique_ptr<AccessLog> access_;
   std::unique_ptr<AdminServer> admin_, metrics_;
   std::unique_ptr<Signals> signals_;
   std::thread helper_;                                   // one blocking job at a time: a reload or a look-up of names
   bool helper_busy_ = false;
   bool reload_again_ = false;
+  std::vector<std::string> kept_names_;                  // they do not resolve now and keep their last addresses
   Later delay_over_, grace_over_, names_due_;
   std::vector<std::function<void()>> later_;             // lines of the start that the identity line must precede
   DrainStage stage_ = DrainStage::serving;

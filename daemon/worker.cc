@@ -30,13 +30,14 @@ Worker::~Worker() { stop_and_join(); }
 
 std::string Worker::start() {
   if (options_.epoll) {
-    auto engine = make_epoll_engine(loop_.slabs());
+    auto engine = make_epoll_engine(loop_.slabs(), options_.relay_pipes_max);
     if (!engine) return std::string("epoll: ") + strerror(engine.error());
     loop_.add_engine(std::move(*engine));
   }
   if (options_.uring) {
     UringOptions ring;
     ring.rings = options_.rings;
+    ring.relay_pipes_max = options_.relay_pipes_max;
     ring.probe = options_.probe;
     ring.stats = &uring_stats_;
     auto engine = make_uring_engine(loop_.slabs(), ring);

@@ -35,6 +35,7 @@ struct WorkerOptions {
   bool epoll = true;
   bool uring = false;
   unsigned rings = 1;
+  unsigned relay_pipes_max = UINT_MAX;                   // of each engine
   const UringProbe* probe = nullptr;
   std::atomic<int64_t>* connections_left = nullptr;
   AccessSink* access = nullptr;

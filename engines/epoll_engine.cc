@@ -46,13 +46,18 @@ bool may_serve(const Op* op) noexcept {
 
 }  // namespace
 
-std::expected<std::unique_ptr<Engine>, int> make_epoll_engine(SlabPool& pool) {
+std::expected<std::unique_ptr<Engine>, int> make_epoll_engine(SlabPool& pool, unsigned relay_pipes_max) {
   const int fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (fd < 0) return std::unexpected(errno);
-  return std::make_unique<EpollEngine>(pool, fd);
+  epoll_event none = {};
+  const timespec no_time = {};
+  const int tried = sys->epoll_pwait2(fd, &none, 1, &no_time);  // Linux 5.11, and where no filter forbids it
+  const bool has_pwait2 = tried >= 0 || errno == EINTR;
+  return std::make_unique<EpollEngine>(pool, fd, has_pwait2, relay_pipes_max);
 }
 
-EpollEngine::EpollEngine(SlabPool& pool, int epoll_fd) noexcept : pool_(pool), epoll_fd_(epoll_fd) {
+EpollEngine::EpollEngine(SlabPool& pool, int epoll_fd, bool has_pwait2, unsigned relay_pipes_max) noexcept
+    : pool_(pool), pipes_(relay_pipes_max), epoll_fd_(epoll_fd), has_pwait2_(has_pwait2) {
   for (auto* list : {&runnable_, &runnable_now_, &starved_, &starved_now_}) list->reserve(64);
 }
 
@@ -134,9 +139,7 @@ int EpollEngine::collect(Duration timeout) noexcept {
   if (timeout == kForever) return sys->epoll_wait(epoll_fd_, events_.data(), kEventsMax, -1);
   if (has_pwait2_) {
     const timespec limit = to_timespec(timeout);
-    const int count = sys->epoll_pwait2(epoll_fd_, events_.data(), kEventsMax, &limit);
-    if (count >= 0 || errno != ENOSYS) return count;
-    has_pwait2_ = false;
+    return sys->epoll_pwait2(epoll_fd_, events_.data(), kEventsMax, &limit);
   }
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
   return sys->epoll_wait(epoll_fd_, events_.data(), kEventsMax, static_cast<int>(std::min<int64_t>(ms, 1 << 30)));

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include <array>
+#include <climits>
 #include <expected>
 #include <memory>
 #include <vector>
@@ -25,7 +26,7 @@ class EpollEngine final : public Engine {
   static constexpr unsigned kRecvSlabsMax = 16;
   static constexpr uint32_t kQuietEvents = 4;  // fewer in a turn: the next one may do without asking for more
 
-  EpollEngine(SlabPool& pool, int epoll_fd) noexcept;
+  EpollEngine(SlabPool& pool, int epoll_fd, bool has_pwait2, unsigned relay_pipes_max) noexcept;
   ~EpollEngine() override;
 
   EngineKind kind() const noexcept override { return EngineKind::epoll; }
@@ -80,9 +81,9 @@ class EpollEngine final : public Engine {
   SlabPool& pool_;
   RelayPipes pipes_;
   OpList* completed_ = nullptr;                    // of the turn that runs
-  int epoll_fd_;
+  const int epoll_fd_;
   bool tuned_ = false;                             // timer slack of the thread is set
-  bool has_pwait2_ = true;
+  const bool has_pwait2_;                          // of the kernel; tier() may be asked on any thread
   bool quiet_ = false;                         // the last turn asked, and little came
   unsigned recv_slabs_ = 1;                        // how many the next large read takes: as many as the last one filled, and more
   std::vector<Op*> runnable_;                      // accepts and relays that stopped at their bound
@@ -93,7 +94,7 @@ class EpollEngine final : public Engine {
   std::array<epoll_event, kEventsMax> events_{};
 };
 
-// The error is an errno.
-std::expected<std::unique_ptr<Engine>, int> make_epoll_engine(SlabPool& pool);
+// The error is an errno. `relay_pipes_max`: see RelayPipes.
+std::expected<std::unique_ptr<Engine>, int> make_epoll_engine(SlabPool& pool, unsigned relay_pipes_max = UINT_MAX);
 
 }  // namespace weir

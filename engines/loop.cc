@@ -142,6 +142,8 @@ void Loop::shutdown(Socket& socket, ShutdownHow how) noexcept { engine(socket.en
 void Loop::close(Socket& socket, bool linger_reset) noexcept {
   if (socket.fd < 0) return;
   WEIR_ASSERT(socket.in_flight == 0);
+  // Its last op was to go elsewhere and never did. Others may hold a duplicate of it, so close(2) alone does not end its events.
+  if (socket.registered && socket.engine != EngineKind::epoll) engine(EngineKind::epoll)->leave(socket);
   engine(socket.engine)->close(socket, linger_reset);
   socket.fd = -1;
   ++socket.generation;

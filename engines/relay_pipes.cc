@@ -25,6 +25,7 @@ bool RelayPipes::take(RelayOp& op) noexcept {
     op.pipe_capacity = pipe.capacity;
     return true;
   }
+  if (open_ >= most_) return false;
   int fds[2];
   if (sys->pipe2(fds, O_NONBLOCK | O_CLOEXEC) != 0) return false;
   int capacity = -1;
@@ -38,6 +39,7 @@ bool RelayPipes::take(RelayOp& op) noexcept {
     return false;
   }
   ++opened_;
+  ++open_;
   op.pipe[0] = fds[0];
   op.pipe[1] = fds[1];
   op.pipe_capacity = static_cast<uint32_t>(capacity);
@@ -49,6 +51,7 @@ void RelayPipes::give_back(RelayOp& op, bool is_empty) noexcept {
   if (is_empty && idle_ < kIdleMax) {
     pipes_[idle_++] = {{op.pipe[0], op.pipe[1]}, op.pipe_capacity};
   } else {
+    --open_;
     ::close(op.pipe[0]);
     ::close(op.pipe[1]);
   }

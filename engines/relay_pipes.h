@@ -1,10 +1,12 @@
 // RelayPipes: pipes kept for relays, so that a relay costs no pipe2(2) in steady state. Only empty pipes come back.
 // Owner: an engine. Thread: the loop's own. Each pipe holds kRelayPipeBytes where the kernel allows it (unprivileged users
 // have a limit over all their pipes: fs.pipe-user-pages-soft), else what it got, down to kPipeBytesMin; below that, or
-// without descriptors, take() fails and the relay's owner copies instead. At most kIdleMax idle pipes keep their descriptors.
+// without descriptors, take() fails and the relay's owner copies instead. So it does once `most` are open: each has two
+// descriptors, which the process needs for connections too. At most kIdleMax idle pipes keep their descriptors.
 #pragma once
 
 #include <array>
+#include <climits>
 #include <cstdint>
 
 #include "engines/op.h"
@@ -16,13 +18,14 @@ class RelayPipes {
   static constexpr uint32_t kPipeBytesMin = 64u << 10;
   static constexpr unsigned kIdleMax = 32;
 
-  RelayPipes() noexcept = default;
+  explicit RelayPipes(unsigned most = UINT_MAX) noexcept : most_(most) {}
   ~RelayPipes();
   RelayPipes(const RelayPipes&) = delete;
   RelayPipes& operator=(const RelayPipes&) = delete;
 
   [[nodiscard]] bool take(RelayOp& op) noexcept;         // fills op.pipe and op.pipe_capacity
   void give_back(RelayOp& op, bool is_empty) noexcept;   // not empty: closed; op.pipe is {-1, -1} after it
+  unsigned open() const noexcept { return open_; }       // those in use and the idle ones
   unsigned idle() const noexcept { return idle_; }
   uint64_t opened() const noexcept { return opened_; }
 
@@ -32,6 +35,8 @@ class RelayPipes {
     uint32_t capacity;
   };
   std::array<Pipe, kIdleMax> pipes_{};
+  unsigned most_;
+  unsigned open_ = 0;
   unsigned idle_ = 0;
   uint64_t opened_ = 0;
 };

@@ -5,6 +5,7 @@
 // for locked memory that rings of the same user may still hold, and at most enomem_patience.
 #pragma once
 
+#include <climits>
 #include <expected>
 #include <memory>
 
@@ -31,6 +32,7 @@ struct UringOptions {
   unsigned sq_entries = 512;
   unsigned cq_entries = 4096;
   unsigned buffers = 128;  // a power of two; slabs that the kernel may fill, less in a small pool
+  unsigned relay_pipes_max = UINT_MAX;  // see RelayPipes
   unsigned rings = 1;      // that this process will hold: what RLIMIT_MEMLOCK must carry
   Duration enomem_patience = std::chrono::seconds(10);  // 0: never wait; at most 10 s are waited
   const UringProbe* probe = nullptr;                    // nullptr: probe now

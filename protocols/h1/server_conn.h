@@ -14,7 +14,7 @@ namespace weir::h1 {
 
 class ServerConn;
 
-// Zero switches that one off.
+// Zero switches that one off; with linger it is the discarding itself that is off.
 struct ServerTimeouts {
   Duration client_header{0}, client_body{0}, stream_idle{0}, keepalive{0}, write{0}, linger{0};
 };

@@ -1,7 +1,10 @@
 """The access log, and the configuration's own tests."""
+import fcntl
 import json
 import os
 import signal
+import struct
+import termios
 
 from lib.case import case
 from lib.weir import to_yaml
@@ -77,3 +80,65 @@ def test_own_tests_guard_start_and_reload(t):
     assert status == 78 and "expected status 404, got upstream app" in text and "bad.yaml:" in text, (status, text)
     status, text = t.command("run", "-c", path)
     assert status == 78 and "expected status 404, got upstream app" in text, (status, text)
+
+
+class Unread:
+    """A pipe that is held open and never read."""
+
+    def __init__(self, t, descriptor):
+        self.path = os.path.join(t.directory, "unread")
+        os.mkfifo(self.path)
+        self.reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(self.reader, fcntl.F_SETPIPE_SZ, 4096)
+        self.wrapper = ("sh", "-c", f'exec "$@" {descriptor}>"$0"', self.path)
+
+    def held(self):
+        return struct.unpack("i", fcntl.ioctl(self.reader, termios.FIONREAD, b"\0\0\0\0"))[0]
+
+    def close(self):
+        os.close(self.reader)
+
+
+@case(ids=["T4"], engines=ONE)
+def test_stuck_stdout(t):
+    """Standard output that takes nothing costs lines: requests, reloads, the reopening of logs and the end of the process go on."""
+    pipe = Unread(t, 1)
+    weir = t.weir(t.origin(), log={"access": {"path": "stdout"}}, wrapper=pipe.wrapper)
+    client = t.client()
+    target = "/" + "x" * 5000
+    while pipe.held() < 4096:
+        assert client.get(target).status == 200
+    for number, said in ((signal.SIGUSR1, "logs reopened"), (signal.SIGHUP, r"\breloaded\b")):
+        mark = len(weir.log())
+        weir.signal(number)
+        weir.wait_log(said, after=mark)
+        assert client.get(target).status == 200
+    weir.term()
+    assert weir.wait_exit(20) == 0
+    assert "its last lines are lost" in weir.log(), weir.log()
+    pipe.close()
+
+
+@case(ids=["T4"], engines=ONE)
+def test_stuck_stderr(t):
+    """The same of standard error and the daemon's own log."""
+    pipe = Unread(t, 2)
+    weir = t.weir(t.origin(), wrapper=pipe.wrapper)
+    client = t.client()
+    for _ in range(200):  # a line each, of more than 40 bytes
+        weir.signal(signal.SIGUSR1)
+        assert client.get().status == 200
+    assert 3900 < pipe.held() <= 4096, pipe.held()
+    weir.term()
+    assert weir.wait_exit(20) == 0
+    pipe.close()
+
+
+@case(engines=ONE)
+def test_full_disk_is_counted(t):
+    weir = t.weir(t.origin(), log={"access": {"path": "/dev/full"}})
+    client = t.client()
+    for _ in range(3):
+        assert client.get().status == 200
+    wait_until("the lost lines are counted", lambda: weir.metric("weir_access_log_dropped_total") == 3)
+    weir.wait_log(r"access log lines are lost .*error=\"No space left on device\"")

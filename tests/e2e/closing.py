@@ -5,7 +5,7 @@ import threading
 import time
 
 from lib.case import case
-from lib.wire import head_bytes, wait_until
+from lib.wire import head_bytes, knocking, wait_until
 
 LARGE = b"x" * (64 << 20)
 
@@ -223,3 +223,34 @@ def test_idle_origin_closes(t):
         answer = client.get(f"/{i}")
         assert (answer.status, answer.body) == (200, b"ok"), (i, answer)
         wait_until("the origin closed", lambda: origin.open_connections == 0)
+
+
+@case(ids=["T4"])
+def test_ends_under_new_connections(t):
+    """TERM and QUIT end the process though new connections never pause: it stops accepting and does not serve them for ever."""
+    for number in (signal.SIGTERM, signal.SIGQUIT):
+        weir = t.weir(t.origin(), shutdown={"grace": "60s"})
+        with knocking(t.port):
+            wait_until("some were accepted", lambda: weir.metric("weir_connections_accepted_total") > 50)
+            weir.signal(number)
+            assert weir.wait_exit(20) == 0
+        assert "did not end" not in weir.log(), weir.log()
+
+
+@case(engines=("epoll",))
+def test_quit_lifts_the_grace(t):
+    """QUIT after TERM: what is still being answered has all the time it needs."""
+    gate = threading.Event()
+    weir = t.weir(t.origin(gated(gate)), shutdown={"grace": "700ms"})
+    client = t.client()
+    client.request("GET", "/")
+    response = client.head()
+    weir.term()
+    weir.wait_log(r"stage=refusing")
+    weir.signal(signal.SIGQUIT)
+    weir.wait_log(r"draining to the end")
+    time.sleep(1.5)  # longer than the grace: it must have passed
+    assert weir.alive() and "stage=cutting" not in weir.log(), weir.log()
+    gate.set()
+    assert b"".join(client.pieces(response)) == b"first half,second half"
+    assert weir.wait_exit() == 0

@@ -1,11 +1,13 @@
 """HUP: a new snapshot at a tick boundary, unchanged sockets kept, what is in flight ends under what it began with."""
+import os
+import re
 import signal
 import socket
 import threading
 
 from lib.case import case
-from lib.weir import free_port, listening_inode
-from lib.wire import Client, wait_until
+from lib.weir import free_port, listening_inode, peers_inodes
+from lib.wire import Client, knocking, wait_until
 
 
 def said(text):
@@ -178,3 +180,95 @@ def test_winch_then_hup(t):
     weir.hup()
     wait_until("accepting again", lambda: not refused())
     assert t.client().get("/").body == b"x"
+
+
+@case()
+def test_dropped_listener_serves_out(t):
+    """A reload that drops a listener and its upstream: a request on a connection that is still open goes where it always went."""
+    a, b = t.origin(said(b"a")), t.origin(said(b"b"))
+    extra = free_port()
+    main = {"bind": f"127.0.0.1:{t.port or free_port()}", "engine": t.engine, "name": "main"}
+    t.port = int(main["bind"].rsplit(":", 1)[1])
+    going = {"bind": f"127.0.0.1:{extra}", "engine": t.engine, "name": "going"}
+    both = dict(listeners=[main, going], upstreams={"app": {"servers": [a.address]}, "bee": {"servers": [b.address]}},
+                routes=[{"match": {"listener": "going"}, "to": "bee"}, {"to": "app"}])
+    one = dict(listeners=[main], upstreams={"app": {"servers": [a.address]}}, routes=[{"to": "app"}])
+    weir = t.weir(**both)
+    for _ in range(2):
+        client = t.client(extra)
+        assert client.get().body == b"b"
+        reload_with(weir, t.config(**one))
+        # Idle connections to that origin are gone at once; what comes now needs its pool all the same.
+        answer = client.get()
+        assert (answer.status, answer.body) == (200, b"b"), answer
+        client.expect_eof()
+        client.close()
+        wait_until("the old configuration is let go", lambda: weir.status()["config"]["live_generations"] == 1)
+        reload_with(weir, t.config(**both))
+    assert t.client().get().body == b"a"
+
+
+def in_epoll(weir):
+    """Inodes of the sockets in any of its epoll sets."""
+    found = set()
+    for fd in os.listdir(f"/proc/{weir.pid}/fdinfo"):
+        try:
+            with open(f"/proc/{weir.pid}/fdinfo/{fd}", encoding="ascii") as source:
+                for line in source:
+                    if line.startswith("tfd:"):
+                        target = re.search(r"tfd:\s+(\d+)", line)[1]
+                        found.add(os.readlink(f"/proc/{weir.pid}/fd/{target}"))
+        except OSError:
+            continue
+    return {int(name[8:-1]) for name in found if name.startswith("socket:[")}
+
+
+@case(engines=("epoll",))
+def test_listener_changes_engine(t):
+    """Its socket and its connections go on with the other engine at their next operation; none is closed and no request fails."""
+    origin = t.origin(said(b"x" * 1000))
+    other = free_port()
+    t.port = free_port()
+
+    def config(engine, also):
+        return t.config(origin, listeners=[{"bind": f"127.0.0.1:{t.port}", "engine": engine, "name": "main"},
+                                           {"bind": f"127.0.0.1:{other}", "engine": also, "name": "other"}])
+    weir = t.launch(config("epoll", "io_uring"))
+    weir.wait_ready([t.port, other])
+    kept = [t.client() for _ in range(4)]
+    for client in kept:
+        assert client.get().status == 200
+    mine = listening_inode(t.port)
+    clients = peers_inodes(weir, t.port)
+    assert len(clients) == 4 and clients | {mine} <= in_epoll(weir), "they begin on epoll"
+    for turn in range(4):
+        engine = ("io_uring", "epoll")[turn % 2]
+        reload_with(weir, config(engine, "io_uring" if engine == "epoll" else "epoll"))
+        if engine == "io_uring":
+            wait_until("nothing of it is left in an epoll set", lambda: not (clients | {mine}) & in_epoll(weir))
+        else:
+            wait_until("all of it is back in an epoll set", lambda: clients | {mine} <= in_epoll(weir))
+        for client in kept:
+            assert client.get().body == b"x" * 1000
+        fresh = t.client()
+        assert fresh.get().status == 200
+        fresh.close()
+        status = {one["name"]: one["engine"] for one in weir.status()["listeners"]}
+        assert status["main"] == engine, status
+        assert listening_inode(t.port) == mine and peers_inodes(weir, t.port) >= clients
+
+
+@case()
+def test_dropped_listener_closes_under_load(t):
+    """New connections without a pause do not keep a listener open that a reload dropped."""
+    origin = t.origin(said(b"ok"))
+    extra = free_port()
+    t.port = free_port()
+    both = [{"bind": f"127.0.0.1:{port}", "engine": t.engine} for port in (t.port, extra)]
+    weir = t.weir(origin, listeners=both)
+    with knocking(extra):
+        reload_with(weir, t.config(origin, listeners=both[:1]))
+        wait_until("the dropped listener is closed", lambda: listening_inode(extra) is None)
+    assert t.client().get().body == b"ok"
+    reload_with(weir, t.config(origin, listeners=both))
+    assert t.client(extra).get().body == b"ok"

@@ -40,10 +40,10 @@ BANNED = [
      "errors are std::expected<T, Fault>; exceptions stay in config/ and the start-up"),
     ("printing", r"\b(printf|fprintf|puts|fputs)\s*\(|\bstd::(cout|cerr|clog)\b", r"^(engines|protocols)/", r"^engines/check\.cc$",
      "the data path never prints"),
-    ("threads", r"\bstd::(jthread|thread)\b(?!::)|\bpthread_create\b", ALL_CODE, r"^daemon/(supervisor|worker|signals|resolve|access_log)",
+    ("threads", r"\bstd::(jthread|thread)\b(?!::)|\bpthread_create\b", ALL_CODE, r"^daemon/(supervisor|worker|signals|access_log|log)\.",
      "a worker is the only thread; blocking work has its helper"),
     ("closing", r"(?<![\w:])::close\s*\(|(?<![\w.>:~])close\s*\(\s*\w*fd\w*\s*\)", r"^(config|protocols|daemon)/",
-     r"^daemon/(bind|notify|signals|access_log|supervisor)\.",  # a file, or sockets that never carried an op
+     r"^daemon/(bind|notify|signals|access_log)\.",  # a file, or sockets that never carried an op
      "descriptors are closed by engines/, when nothing on them is in flight"),
     ("raw socket calls", r"(?<![\w:])::(send|recv|sendmsg|recvmsg|accept4?|connect|epoll_\w+|splice)\s*\(",
      r"^(config|protocols|daemon)/", None, "bytes move through ops"),

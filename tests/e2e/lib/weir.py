@@ -233,3 +233,14 @@ def listening_inode(port):
                 if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port:
                     return int(fields[9])
     return None
+
+
+def peers_inodes(weir, port):
+    """The inodes of weir's ends of the connections that were accepted on a TCP port and stand."""
+    found = set()
+    with open("/proc/net/tcp", encoding="ascii") as source:
+        for line in source.readlines()[1:]:
+            fields = line.split()
+            if fields[3] == "01" and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                found.add(int(fields[9]))
+    return found & weir.socket_inodes()

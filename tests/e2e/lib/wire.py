@@ -3,6 +3,7 @@
 It never retries, never hides an early close and never waits without a limit (LIMIT_S bounds every read; it is a safety net and no
 assertion: cases assert order and outcome).
 """
+import contextlib
 import select
 import socket
 import threading
@@ -313,3 +314,26 @@ def wait_until(what, condition, limit_s=LIMIT_S):
         if time.monotonic() > end:
             raise AssertionError(f"never happened within {limit_s:.0f} s: {what}")
         time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def knocking(port, threads=4):
+    """New connections that never pause, each closed again at once, as long as the block runs."""
+    stop = threading.Event()
+
+    def knock():
+        while not stop.is_set():
+            try:
+                with socket.create_connection(("127.0.0.1", port), 1) as sock:
+                    sock.settimeout(1)
+            except OSError:
+                time.sleep(0.001)
+    running = [threading.Thread(target=knock, daemon=True) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in running:
+            thread.join(10)

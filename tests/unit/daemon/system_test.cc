@@ -24,6 +24,23 @@ TEST_CASE("CPUs, memory and descriptors are within what there is") {
   setrlimit(RLIMIT_NOFILE, &before);
 }
 
+TEST_CASE("descriptors are shared out so that connections, their origins and relay pipes fit together", "[E13]") {
+  for (const uint64_t descriptors : {64u, 100u, 256u, 1024u, 20000u, 1048576u}) {
+    for (const size_t workers : {1u, 2u, 16u}) {
+      for (const uint64_t wished : {1u, 100u, 65536u, 100000000u}) {
+        CAPTURE(descriptors, workers, wished);
+        const auto share = system::share_descriptors(descriptors, workers, wished);
+        CHECK(share.connections <= wished);
+        CHECK(share.connections >= 1);
+        CHECK(2 * share.connections + 2 * share.relay_pipes + std::min<uint64_t>(descriptors / 4, 64) <= descriptors);
+        CHECK(share.relay_pipes > 0);
+      }
+    }
+  }
+  CHECK(system::share_descriptors(1048576, 2, 65536).connections == 65536);   // where there is room the wish is granted
+  CHECK(system::share_descriptors(4, 1, 65536).connections == 8);             // a floor, however little there is
+}
+
 TEST_CASE("a user that does not exist is named") {
   const auto result = system::become("no-such-user-here");
   REQUIRE_FALSE(result);

@@ -392,12 +392,23 @@ TEST_CASE("a socket that cannot be registered fails its op") {
   CHECK(b.loop.slabs().in_use() == 0);
 }
 
+TEST_CASE("what the kernel has is known before the first turn, and stays so: any thread may ask") {
+  SysProbe probe;
+  SlabPool pool(1 << 20);
+  const auto modern = make_epoll_engine(pool);
+  probe.fail("epoll_pwait2", ENOSYS);
+  const auto old = make_epoll_engine(pool);
+  REQUIRE((modern.has_value() && old.has_value()));
+  CHECK((*modern)->tier() == "edge-triggered, epoll_pwait2, splice relay");
+  CHECK((*old)->tier() == "edge-triggered, splice relay");
+}
+
 TEST_CASE("interrupted calls are made again, and an old kernel without epoll_pwait2 is served") {
   SysProbe probe;
+  probe.fail("epoll_pwait2", ENOSYS);
   Bench b;
   Pair pair(b);
   probe.fail("recv", EINTR);
-  probe.fail("epoll_pwait2", ENOSYS);
   pair.say("abc");
   TestRecv recv(pair.socket, 10);
   b.loop.submit(recv);

@@ -315,6 +315,24 @@ TEST_CASE("an unprivileged user's smaller pipe works") {
   }
 }
 
+TEST_CASE("no more pipes are open than were allowed; one that comes back may be had again", "[E13]") {
+  RelayPipes pipes(2);
+  RelayOp a, b, c;
+  CHECK(pipes.take(a));
+  CHECK(pipes.take(b));
+  CHECK_FALSE(pipes.take(c));
+  CHECK(pipes.open() == 2);
+  pipes.give_back(a, true);    // kept
+  CHECK(pipes.open() == 2);
+  CHECK(pipes.take(c));
+  pipes.give_back(b, false);   // closed
+  CHECK(pipes.open() == 1);
+  CHECK(pipes.take(a));
+  CHECK_FALSE(pipes.take(b));
+  pipes.give_back(a, true);
+  pipes.give_back(c, true);
+}
+
 TEST_CASE("one relay moves a bounded amount in a step, and then asks to go on") {
   SysProbe probe;
   Scene s;

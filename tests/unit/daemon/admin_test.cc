@@ -1,0 +1,91 @@
+// The admin server on a real socket: that it comes back when descriptors had run out.
+#include <catch2/catch_test_macros.hpp>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/admin.h"
+#include "daemon/log.h"
+#include "engines/epoll_engine.h"
+#include "tests/unit/engines/sys_probe.h"
+
+namespace weir {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Admin {
+  SystemClock clock;
+  Loop loop{clock, {.slab_bytes_max = 16 << 20, .gather = false}};
+  std::unique_ptr<AdminServer> server;
+  Address address = *Address::parse("127.0.0.1:0");
+
+  Admin() {
+    log::set(log::Level::error, log::Format::text);
+    auto engine = make_epoll_engine(loop.slabs());
+    REQUIRE(engine.has_value());
+    loop.add_engine(std::move(*engine));
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    REQUIRE(::bind(fd, &address.any, address.length) == 0);
+    REQUIRE(::listen(fd, 16) == 0);
+    REQUIRE(::getsockname(fd, &address.any, &address.length) == 0);
+    server = std::make_unique<AdminServer>(loop);
+    server->route("GET", "/healthz", [] { return AdminAnswer{200, "text/plain", "ok\n"}; });
+    server->listen(fd);
+  }
+  ~Admin() {
+    server->close();
+    CHECK(until([&] { return server->empty(); }));
+  }
+  template <class Done>
+  bool until(Done&& done) {
+    for (int i = 0; i < 2000 && !done(); ++i) loop.tick(5ms);
+    return done();
+  }
+  // The answer to one GET; empty when none comes.
+  std::string ask(const std::string& path) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(::connect(fd, &address.any, address.length) == 0);
+    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size()));
+    std::string got;
+    until([&] {
+      char piece[512];
+      const ssize_t count = ::recv(fd, piece, sizeof piece, MSG_DONTWAIT);
+      if (count > 0) got.append(piece, static_cast<size_t>(count));
+      return count == 0 || (count < 0 && errno != EAGAIN);
+    });
+    ::close(fd);
+    return got;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the admin server answers again after descriptors had run out", "[E8]") {
+  SysProbe probe;
+  Admin admin;
+  CHECK(admin.ask("/healthz").starts_with("HTTP/1.1 200"));
+  probe.fail("accept4", EMFILE, 2);
+  CHECK(admin.ask("/healthz").starts_with("HTTP/1.1 200"));
+  CHECK(admin.ask("/nothing").starts_with("HTTP/1.1 404"));
+}
+
+TEST_CASE("closing the admin server ends what is open, and what is still queued") {
+  Admin admin;
+  int fds[2];
+  for (int& fd : fds) {
+    fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(::connect(fd, &admin.address.any, admin.address.length) == 0);
+    if (&fd == &fds[0]) admin.loop.tick(5ms);
+  }
+  admin.server->close();
+  CHECK(admin.until([&] { return admin.server->empty(); }));
+  for (const int fd : fds) {
+    char byte;
+    CHECK(::recv(fd, &byte, 1, 0) <= 0);
+    ::close(fd);
+  }
+}
+
+}  // namespace weir
