@@ -29,12 +29,25 @@ void append_number(std::string& out, uint64_t number) {
   out.append(digits + at, sizeof digits - at);
 }
 
-void append_ms(std::string& out, int64_t us) {
-  append_number(out, static_cast<uint64_t>(us / 1000));
-  const auto part = static_cast<unsigned>(us % 1000);
+void append_thousandths(std::string& out, unsigned part) {
   const char text[4] = {'.', static_cast<char>('0' + part / 100), static_cast<char>('0' + part / 10 % 10),
                         static_cast<char>('0' + part % 10)};
   out.append(text, sizeof text);
+}
+
+void append_ms(std::string& out, int64_t us) {
+  append_number(out, static_cast<uint64_t>(us / 1000));
+  append_thousandths(out, static_cast<unsigned>(us % 1000));
+}
+
+const char* version_text(Version version) noexcept {
+  switch (version) {
+    case Version::http10: return "HTTP/1.0";
+    case Version::http11: return "HTTP/1.1";
+    case Version::http2: return "HTTP/2.0";
+    case Version::http3: return "HTTP/3.0";
+  }
+  return "HTTP/1.1";
 }
 
 void append_time(std::string& out, int64_t unix_ms, const char* form) {
@@ -63,47 +76,77 @@ void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
+struct TraceIds {
+  std::string_view trace_id, span_id;   // empty: the field is malformed
+};
+
+// W3C Trace Context section 3.2: version "-" trace-id "-" parent-id "-" flags, in lower-case hex, no id all zero.
+TraceIds trace_ids(std::string_view field) noexcept {
+  if (field.size() < 55 || field.substr(0, 2) == "ff" || (field.size() > 55 && (field.substr(0, 2) == "00" || field[55] != '-')))
+    return {};
+  for (size_t i = 0; i < 55; ++i) {
+    const bool dash = i == 2 || i == 35 || i == 52;
+    const bool hex = (field[i] >= '0' && field[i] <= '9') || (field[i] >= 'a' && field[i] <= 'f');
+    if (dash ? field[i] != '-' : !hex) return {};
+  }
+  const TraceIds ids{field.substr(3, 32), field.substr(36, 16)};
+  const auto zero = [](std::string_view id) { return id.find_first_not_of('0') == std::string_view::npos; };
+  return zero(ids.trace_id) || zero(ids.span_id) ? TraceIds() : ids;
+}
+
 }  // namespace
 
 void append_access_json(std::string& out, const AccessEntry& entry) {
-  const auto text = [&](const char* key, std::string_view value) {
+  const auto name = [&](const char* key) {
     out += ",\"";
     out += key;
     out += "\":";
+  };
+  const auto text = [&](const char* key, std::string_view value) {
+    if (value.empty()) return;
+    name(key);
     json::append_string(out, value);
   };
   const auto number = [&](const char* key, uint64_t value) {
-    out += ",\"";
-    out += key;
-    out += "\":";
+    name(key);
     append_number(out, value);
+  };
+  const auto ms = [&](const char* key, int64_t us) {
+    if (us < 0) return;
+    name(key);
+    append_ms(out, us);
   };
   out += "{\"ts\":\"";
   append_time(out, entry.unix_ms, "%Y-%m-%dT%H:%M:%S");
-  const auto ms = static_cast<unsigned>(entry.unix_ms % 1000);
-  const char part[5] = {'.', static_cast<char>('0' + ms / 100), static_cast<char>('0' + ms / 10 % 10),
-                        static_cast<char>('0' + ms % 10), 'Z'};
-  out.append(part, sizeof part);
-  out += '"';
+  append_thousandths(out, static_cast<unsigned>(entry.unix_ms % 1000));
+  out += "Z\"";
+  text("request_id", entry.request_id);
+  if (const TraceIds trace = trace_ids(entry.traceparent); !trace.trace_id.empty()) {
+    text("trace_id", trace.trace_id);
+    text("span_id", trace.span_id);
+  }
   text("listener", entry.listener);
   text("protocol", entry.protocol);
   text("client_ip", entry.client_ip);
-  text("peer_ip", entry.client_ip);
+  text("peer_ip", entry.peer_ip);
   text("method", entry.method);
   text("host", entry.host);
   text("path", entry.path);
-  number("status", entry.status);
+  if (entry.status != 0) number("status", entry.status);
   text("scheme", entry.scheme);
   text("user_agent", entry.user_agent);
   number("bytes_in", entry.bytes_in);
   number("bytes_out", entry.bytes_out);
-  out += ",\"duration_ms\":";
-  append_ms(out, entry.duration_us);
+  ms("duration_ms", entry.duration_us);
+  ms("connect_ms", entry.connect_us);
+  ms("first_byte_ms", entry.first_byte_us);
   text("route", entry.route);
   text("upstream", entry.upstream);
-  text("origin", entry.origin);
-  out += entry.reused ? ",\"reused\":true" : ",\"reused\":false";
-  number("attempts", entry.attempts);
+  if (!entry.origin.empty()) {
+    text("origin", entry.origin);
+    out += entry.reused ? ",\"reused\":true" : ",\"reused\":false";
+    number("attempts", entry.attempts);
+  }
   text("end", entry.end);
   text("error", entry.error);
   number("generation", entry.generation);
@@ -111,18 +154,23 @@ void append_access_json(std::string& out, const AccessEntry& entry) {
   out += "}\n";
 }
 
+// As nginx's `combined`: what reads that reads this. 499, also nginx's, stands for "no answer was sent, the client left".
 void append_access_combined(std::string& out, const AccessEntry& entry) {
   out += entry.client_ip.empty() ? std::string_view("-") : entry.client_ip;
   out += " - - [";
   append_time(out, entry.unix_ms, "%d/%b/%Y:%H:%M:%S +0000");
   out += "] ";
-  std::string line(entry.method);
-  line += ' ';
-  line += entry.path;
-  line += " HTTP/1.1";
-  append_quoted(out, entry.method.empty() ? std::string_view() : std::string_view(line));
+  std::string line;
+  if (!entry.method.empty()) {
+    line = entry.method;
+    line += ' ';
+    line += entry.path;
+    line += ' ';
+    line += version_text(entry.version);
+  }
+  append_quoted(out, line);
   out += ' ';
-  append_number(out, entry.status);
+  append_number(out, entry.status != 0 ? entry.status : entry.client_left ? 499u : 500u);
   out += ' ';
   append_number(out, entry.bytes_out);
   out += ' ';

@@ -19,16 +19,21 @@
 #include <vector>
 
 #include "config/snapshot.h"
+#include "protocols/exchange/head.h"
 
 namespace weir {
 
-// What is known of a request when it has ended. Views live during the call.
+// What is known of a request when it has ended. Views live during the call. What is empty, 0 or negative here because there is
+// nothing to say stays out of the line.
 struct AccessEntry {
   int64_t unix_ms = 0;
-  std::string_view listener, client_ip, method, host, path, scheme, user_agent, referer, route, upstream, origin, end, error;
-  uint16_t status = 0;
+  std::string_view listener, client_ip, peer_ip, method, host, path, scheme, user_agent, referer;
+  std::string_view request_id, traceparent, route, upstream, origin, end, error;
+  Version version = Version::http11;
+  uint16_t status = 0;                    // 0: no answer was sent
+  bool client_left = false;               // it ended by the client's fault
   uint64_t bytes_in = 0, bytes_out = 0;   // bodies
-  int64_t duration_us = 0;
+  int64_t duration_us = 0, connect_us = -1, first_byte_us = -1;
   uint32_t attempts = 0;
   bool reused = false;
   uint64_t generation = 0;

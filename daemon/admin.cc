@@ -2,16 +2,35 @@
 
 #include <cstring>
 
-#include "daemon/json.h"
 #include "daemon/log.h"
 
 namespace weir {
 
-AdminAnswer AdminAnswer::error(uint16_t status, std::string_view sentence) {
-  json::Writer body;
-  body.object().member("error", sentence).end_object();
-  return {status, "application/json", body.text() + "\n"};
+namespace {
+
+bool host_is_own(std::string_view authority) {
+  std::string_view host = authority;
+  if (host.starts_with('[')) {
+    const size_t end = host.find(']');
+    if (end == std::string_view::npos) return false;
+    host = host.substr(0, end + 1);
+  } else {
+    host = host.substr(0, host.find(':'));
+  }
+  return host == "localhost" || Address::parse(std::string(host) + ":1").has_value();
 }
+
+// Looks at every byte, so that the time it takes says nothing about how much was right.
+bool carries_token(std::string_view value, std::string_view token) noexcept {
+  constexpr std::string_view kScheme = "bearer ";
+  if (value.size() != kScheme.size() + token.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < kScheme.size(); ++i) difference |= static_cast<unsigned>((value[i] | 0x20) ^ kScheme[i]);
+  for (size_t i = 0; i < token.size(); ++i) difference |= static_cast<unsigned char>(value[kScheme.size() + i] ^ token[i]);
+  return difference == 0;
+}
+
+}  // namespace
 
 AdminServer::AdminServer(Loop& loop) : loop_(loop), exchanges_(loop) {
   policy_.handler = this;
@@ -23,8 +42,8 @@ AdminServer::AdminServer(Loop& loop) : loop_(loop), exchanges_(loop) {
 
 AdminServer::~AdminServer() { WEIR_ASSERT(empty()); }
 
-void AdminServer::route(const std::string& method, const std::string& path, std::function<AdminAnswer()> make) {
-  routes_[path][method] = std::move(make);
+void AdminServer::route(const std::string& method, const std::string& path, AdminHandler handler) {
+  routes_[path][method] = std::move(handler);
 }
 
 void AdminServer::listen(int fd) {
@@ -64,18 +83,35 @@ void AdminServer::conn_closed(h1::ServerConn& conn) noexcept {
   pool_.destroy(&conn);
 }
 
-AdminAnswer AdminServer::answer(std::string_view method, std::string_view path) const {
-  const auto found = routes_.find(std::string(path.substr(0, path.find('?'))));
-  if (found == routes_.end()) return AdminAnswer::error(404, "there is nothing at this path");
-  const auto make = found->second.find(std::string(method == "HEAD" ? "GET" : method));
-  if (make == found->second.end()) return AdminAnswer::error(405, "this path does not take that method");
-  return make->second();
-}
-
 void AdminServer::on_request(Exchange& exchange) noexcept {
-  const AdminAnswer made = answer(exchange.request().method_text, exchange.request().path);
-  const ExtraField extra[] = {{"cache-control", "no-store"}};
-  exchange.respond(made.status, made.type, made.body, extra);
+  const Head& head = exchange.request();
+  if (!token_.empty()) {
+    if (!host_is_own(head.authority)) {
+      AdminCall::respond(exchange, AdminAnswer::error(403, "the admin API answers to localhost or an IP address as its Host only"));
+      return;
+    }
+    const Field* sent = head.find(FieldId::authorization);
+    if (sent == nullptr || !carries_token(sent->value_view(), token_)) {
+      AdminCall::respond(exchange, AdminAnswer::error(401, "send the admin token: Authorization: Bearer TOKEN"));
+      return;
+    }
+  }
+  const auto found = routes_.find(head.path.substr(0, head.path.find('?')));
+  if (found == routes_.end()) {
+    AdminCall::respond(exchange, AdminAnswer::error(404, "there is nothing at this path"));
+    return;
+  }
+  const std::string method(head.method == Method::head ? "GET" : head.method_text);
+  const auto handler = found->second.find(method);
+  if (handler == found->second.end()) {
+    AdminAnswer no = AdminAnswer::error(405, "this path does not take that method");
+    for (const auto& [name, unused] : found->second) no.allow += (no.allow.empty() ? "" : ", ") + name;
+    AdminCall::respond(exchange, no);
+    return;
+  }
+  const auto call = std::make_shared<AdminCall>(exchange, handler->second);
+  calls_.emplace(&exchange, call);
+  call->begin();
 }
 
 }  // namespace weir

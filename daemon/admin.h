@@ -11,22 +11,19 @@
 #include <vector>
 
 #include "daemon/acceptor.h"
+#include "daemon/admin_call.h"
 #include "daemon/conn_list.h"
 
 namespace weir {
-
-struct AdminAnswer {
-  uint16_t status = 200;
-  std::string type = "application/json";
-  std::string body;
-  static AdminAnswer error(uint16_t status, std::string_view sentence);
-};
 
 class AdminServer final : public h1::ServerConnHost, public AcceptorOwner, public ExchangeHandler {
  public:
   explicit AdminServer(Loop& loop);
   ~AdminServer();
-  void route(const std::string& method, const std::string& path, std::function<AdminAnswer()> make);
+  void route(const std::string& method, const std::string& path, AdminHandler handler);
+  // For TCP: each request must carry the bearer token, and its Host must be localhost or an IP address: a browser that was led
+  // here by a name of somebody else's (DNS rebinding) sends that name.
+  void guard(std::string token) { token_ = std::move(token); }
   void listen(int fd);                 // takes a listening descriptor over
   void close() noexcept;               // stops; empty() tells when all is over
   bool empty() const noexcept { return conns_.empty() && acceptors_.empty(); }
@@ -39,8 +36,7 @@ class AdminServer final : public h1::ServerConnHost, public AcceptorOwner, publi
   void on_request(Exchange& exchange) noexcept override;
   bool on_origin_failed(Exchange&, const Fault&) noexcept override { return false; }
   void on_response(Exchange&, Head&) noexcept override {}
-  void on_end(Exchange&) noexcept override {}
-  AdminAnswer answer(std::string_view method, std::string_view path) const;
+  void on_end(Exchange& exchange) noexcept override { calls_.erase(&exchange); }
 
   Loop& loop_;
   ExchangeContext exchanges_;
@@ -49,7 +45,9 @@ class AdminServer final : public h1::ServerConnHost, public AcceptorOwner, publi
   h1::ServerStats stats_;
   ConnList conns_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
-  std::map<std::string, std::map<std::string, std::function<AdminAnswer()>>> routes_;  // path, method
+  std::map<std::string, std::map<std::string, AdminHandler>, std::less<>> routes_;  // path, method; never changed once it listens
+  std::map<const Exchange*, std::shared_ptr<AdminCall>> calls_;
+  std::string token_;                                  // empty: whoever reaches the socket may ask
   bool closing_ = false;
   TimePoint failed_logged_{};
 };

@@ -26,6 +26,11 @@ class ConnList {
     for (h1::ServerConn* conn = first_; conn != nullptr; conn = conn->next) f(*conn);
   }
 
+  template <class F>
+  void each(F&& f) const noexcept {
+    for (const h1::ServerConn* conn = first_; conn != nullptr; conn = conn->next) f(*conn);
+  }
+
  private:
   h1::ServerConn* first_ = nullptr;
 };

@@ -1,10 +1,8 @@
 #include "daemon/forward.h"
 
-#include <strings.h>
-
 #include <cerrno>
-#include <ctime>
 
+#include "daemon/record.h"
 #include "daemon/router.h"
 
 namespace weir {
@@ -140,58 +138,12 @@ bool Forwarder::on_origin_failed(Exchange& exchange, const Fault& fault) noexcep
 }
 
 void Forwarder::on_response(Exchange& exchange, Head& response) noexcept {
-  WorkerRuntime& now = under(exchange);
-  const TargetPlan& target = now.runtime->routes[exchange.route].targets[exchange.target];
-  now.runtime->upstreams[target.upstream].stats[worker_]->answers[code_class(response.status)].add();
-}
-
-void Forwarder::log(Exchange& exchange) noexcept {
-  const Head& request = exchange.request();
-  const auto& listener = *static_cast<ListenerView*>(exchange.listener);
-  WorkerRuntime& now = exchange.snapshot != nullptr ? under(exchange) : *listener.current;
-  const Runtime& runtime = *now.runtime;
-  AccessEntry entry;
-  timespec wall{};
-  clock_gettime(CLOCK_REALTIME, &wall);
-  entry.unix_ms = static_cast<int64_t>(wall.tv_sec) * 1000 + wall.tv_nsec / 1'000'000;
-  entry.listener = listener.name;
-  entry.client_ip = exchange.client_ip;
-  entry.method = request.method_text;
-  entry.host = request.authority;
-  entry.path = request.path;
-  entry.scheme = "http";
-  for (const Field& field : request) {
-    if (field.id == FieldId::user_agent) entry.user_agent = field.value_view();
-    else if (field.id == FieldId::other && field.name_view().size() == 7 && strncasecmp(field.name, "referer", 7) == 0)
-      entry.referer = field.value_view();
-  }
-  entry.status = exchange.status();
-  entry.bytes_in = exchange.bytes_from_client();
-  entry.bytes_out = exchange.bytes_to_client();
-  entry.duration_us = std::chrono::duration_cast<std::chrono::microseconds>(exchange.context().loop.now() -
-                                                                            exchange.started_at()).count();
-  if (exchange.route != UINT32_MAX) {
-    const RoutePlan& plan = runtime.routes[exchange.route];
-    entry.route = plan.route->name;
-    if (!plan.targets.empty()) entry.upstream = runtime.upstreams[plan.targets[exchange.target].upstream].name;
-    if (exchange.endpoint != nullptr) entry.origin = static_cast<const Endpoint*>(exchange.endpoint)->name;
-  }
-  entry.attempts = exchange.attempts;
-  entry.reused = exchange.origin_reused;
-  entry.end = exchange.fault() ? fault_row(exchange.fault().what).code : "ok";
-  if (exchange.fault()) entry.error = fault_row(exchange.fault().what).sentence;
-  entry.generation = runtime.generation;
-  entry.engine = engine_name(listener.engine);
-  access_->write(entry);
+  static_cast<const Endpoint*>(exchange.endpoint)->stats[worker_]->answers[code_class(response.status)].add();
 }
 
 void Forwarder::on_end(Exchange& exchange) noexcept {
-  if (access_ != nullptr && access_->on.load(std::memory_order_relaxed)) log(exchange);
-  if (exchange.snapshot == nullptr) return;  // its head was refused before any route was looked for
-  WorkerRuntime& now = under(exchange);
-  if (exchange.route != UINT32_MAX)
-    now.runtime->routes[exchange.route].stats[exchange.listener_index][worker_]->answers[code_class(exchange.status())].add();
-  --now.exchanges;
+  record_end(exchange, worker_, access_);
+  if (exchange.snapshot != nullptr) --under(exchange).exchanges;  // null: its head was refused before any route was looked for
 }
 
 }  // namespace weir

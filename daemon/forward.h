@@ -45,6 +45,7 @@ struct ListenerView {
   size_t index = 0;                 // in the current runtime's listeners
   WorkerRuntime* current = nullptr; // new exchanges begin under this
   EngineKind engine = EngineKind::epoll;
+  ListenerStats* stats = nullptr;   // this worker's
 };
 
 class Forwarder final : public ExchangeHandler {
@@ -60,7 +61,6 @@ class Forwarder final : public ExchangeHandler {
   void answer(Exchange& exchange, const config::Route& route) noexcept;
   void forward(Exchange& exchange, bool fresh) noexcept;
   size_t pick_target(WorkerRuntime& under, size_t route) noexcept;
-  void log(Exchange& exchange) noexcept;
 
   size_t worker_;
   AccessSink* access_ = nullptr;

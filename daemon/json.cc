@@ -87,6 +87,12 @@ Writer& Writer::value(std::string_view text) {
   return *this;
 }
 
+Writer& Writer::raw(std::string_view json) {
+  separate();
+  out_ += json;
+  return *this;
+}
+
 Writer& Writer::value(uint64_t number) {
   separate();
   out_ += std::to_string(number);

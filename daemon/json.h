@@ -23,6 +23,7 @@ class Writer {
   Writer& value(int number);
   Writer& value(uint32_t number) { return value(static_cast<uint64_t>(number)); }
   Writer& value(bool truth);
+  Writer& raw(std::string_view json);            // a value that is JSON text already
   template <class T>
   Writer& member(std::string_view name, const T& v) {
     key(name);

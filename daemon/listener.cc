@@ -12,6 +12,7 @@ Listener::Listener(ListenerHost& host, std::string name, EngineKind engine, List
     : host_(host), name_(std::move(name)), stats_(stats) {
   view_.name = name_;
   view_.engine = engine;
+  view_.stats = &stats_;
   policy_.handler = &host.forwarder;
   policy_.listener = &view_;
 }
@@ -100,7 +101,10 @@ void Listener::conn_closed(h1::ServerConn& conn) noexcept {
   host_.emptied(host_.worker);
 }
 
+void Listener::announce(bool on) noexcept { policy_.draining = on || drained_; }
+
 void Listener::drain() noexcept {
+  drained_ = true;
   policy_.draining = true;
   conns_.each([](h1::ServerConn& conn) { conn.drain(); });
 }

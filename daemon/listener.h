@@ -43,6 +43,8 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   void stop_accepting() noexcept;                          // all of them, once what is queued has been served
   void drain() noexcept;                                   // its connections end as they become idle
   void cut(const Fault& fault) noexcept;                   // they end now
+  void announce(bool on) noexcept;                         // answers say "connection: close", or no longer; still accepting
+  const ConnList& connections() const noexcept { return conns_; }
   bool empty() const noexcept { return conns_.empty() && sockets_.empty(); }
   bool retired = false;
   const std::string& name() const noexcept { return name_; }
@@ -62,6 +64,7 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   h1::ServerPolicy policy_;
   std::vector<std::unique_ptr<Acceptor>> sockets_;
   ConnList conns_;
+  bool drained_ = false;
   bool cut_ = false;                  // what is accepted now ends at once
   TimePoint refused_logged_{};
   uint64_t refused_unlogged_ = 0;

@@ -1,4 +1,5 @@
-// The command line: run, check, version. Everything else is behind the supervisor and the configuration loader.
+// The command line. What it does is elsewhere: run is the supervisor's, check the configuration loader's, and what is asked of a
+// running daemon is in commands.
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -6,6 +7,7 @@
 #include <string>
 
 #include "config/load.h"
+#include "daemon/commands.h"
 #include "daemon/config_tests.h"
 #include "daemon/signals.h"
 #include "daemon/supervisor.h"
@@ -31,6 +33,51 @@ int check(const std::string& path, bool quiet) {
   return kExitOk;
 }
 
+// The words that talk to a running daemon.
+struct AdminVerbs {
+  CLI::App* status;
+  CLI::App* reload;
+  CLI::App* drain;
+  CLI::App* stop;
+  std::string where;
+  bool json = false, undo = false;
+
+  template <class Common>
+  void add(CLI::App& app, const Common& common) {
+    status = app.add_subcommand("status", "what the running daemon is and does");
+    reload = app.add_subcommand("reload", "make it read its configuration again, and wait for the verdict");
+    drain = app.add_subcommand("drain", "make its /readyz say 503, so that a balancer looks elsewhere; it serves on");
+    stop = app.add_subcommand("stop", "end it as TERM does, and wait until it is gone");
+    for (CLI::App* verb : {status, reload, drain, stop}) {
+      common(verb);
+      verb->add_option("--admin", where, "its admin socket (unix:PATH or ADDRESS:PORT); default: what the configuration says");
+      verb->add_flag("--json", json, "print the daemon's answer as it is");
+    }
+    drain->add_flag("--undo", undo, "back into rotation");
+  }
+
+  bool parsed() const { return status->parsed() || reload->parsed() || drain->parsed() || stop->parsed(); }
+
+  // --admin, else the configuration's admin.bind where the file can be read, else the built-in default.
+  int run(const std::string& config_path, bool quiet) const {
+    std::string name = where;
+    if (name.empty()) {
+      const auto loaded = weir::config::load(config_path, weir::config::Environment::real());
+      name = (loaded ? loaded->admin : weir::config::Admin{}).bind.text();
+    }
+    const auto address = weir::Address::parse(name);
+    if (!address) {
+      fprintf(stderr, "weir: --admin %s: not unix:PATH or ADDRESS:PORT\n", name.c_str());
+      return kExitUsage;
+    }
+    const weir::CommandOptions options{{*address, name, {}}, json, quiet};
+    if (status->parsed()) return weir::command_status(options);
+    if (reload->parsed()) return weir::command_reload(options);
+    if (drain->parsed()) return weir::command_drain(options, undo);
+    return weir::command_stop(options);
+  }
+};
+
 int command_line(int argc, char** argv) {
   CLI::App app{"Weir: an edge server in front of your backends"};
   app.require_subcommand(0, 1);
@@ -50,6 +97,8 @@ int command_line(int argc, char** argv) {
   CLI::App* version = app.add_subcommand("version", "print the version");
   common(run);
   common(checking);
+  AdminVerbs verbs;
+  verbs.add(app, common);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -60,6 +109,7 @@ int command_line(int argc, char** argv) {
     return kExitOk;
   }
   if (checking->parsed() || test) return check(path, quiet);
+  if (verbs.parsed()) return verbs.run(path, quiet);
   if (!run->parsed()) {
     fputs(app.help().c_str(), stderr);
     return kExitUsage;

@@ -48,7 +48,11 @@ void plan_upstreams(Runtime& runtime, size_t workers, StatsRegistry& registry) {
       plan.endpoints.push_back({name, Address(), server.weight});
       runtime.unresolved.push_back(name);
     }
-    for (size_t worker = 0; worker < workers; ++worker) plan.stats.push_back(&registry.upstreams.at(upstream.name, worker));
+    for (size_t worker = 0; worker < workers; ++worker) {
+      plan.stats.push_back(&registry.upstreams.at(upstream.name, worker));
+      for (Endpoint& endpoint : plan.endpoints)
+        endpoint.stats.push_back(&registry.origins.at(upstream.name + '\n' + endpoint.name, worker));
+    }
     runtime.upstreams.push_back(std::move(plan));
   }
 }

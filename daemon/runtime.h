@@ -19,6 +19,7 @@ struct Endpoint {
   std::string name;       // as configured: "10.0.0.5:8080"
   Address address;        // length 0: its name does not resolve (yet)
   uint32_t weight = 1;
+  std::vector<OriginStats*> stats{};      // by worker
 };
 
 struct UpstreamPlan {

@@ -25,6 +25,9 @@ const char* refused_name(RefusedCause cause) noexcept;
 struct ListenerStats {
   h1::ServerStats server;
   std::array<Counter, kRefusedCauses> refused;
+  ClassCounters unrouted;                        // answers to requests that no route took, malformed ones included
+  Histogram duration;                            // of every exchange, from its whole request head on
+  std::array<Counter, size_t(What::kCount)> errors;  // exchanges that ended with a fault, by its cause
 };
 
 struct RouteStats {
@@ -33,8 +36,11 @@ struct RouteStats {
 
 struct UpstreamStats {
   h1::ClientStats client;
-  ClassCounters answers;
   Counter retries_connect, retries_reused;
+};
+
+struct OriginStats {
+  ClassCounters answers;
 };
 
 // One kind of block under one key, for each worker.
@@ -72,6 +78,7 @@ struct StatsRegistry {
   StatsFamily<ListenerStats> listeners;   // by listener name
   StatsFamily<RouteStats> routes;         // by listener name + '\n' + route name
   StatsFamily<UpstreamStats> upstreams;   // by upstream name
+  StatsFamily<OriginStats> origins;       // by upstream name + '\n' + server as configured
 };
 
 }  // namespace weir

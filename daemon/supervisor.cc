@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "daemon/admin_api.h"
 #include "daemon/config_tests.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
@@ -103,6 +104,7 @@ int Supervisor::start() {
   if (failed != 0) return failed;
   start_admin();
   last_reload_unix_ = time(nullptr);
+  started_unix_ = static_cast<uint64_t>(last_reload_unix_);
   publish();
   watch_names();
   signals_ = std::make_unique<Signals>([this](int number) { post([this, number] { on_signal(number); }); });
@@ -273,26 +275,42 @@ void Supervisor::log_identity() {
 
 void Supervisor::start_admin() {
   const config::Snapshot& config = runtime_->config;
-  const auto json = [](std::string body) { return AdminAnswer{200, "application/json", std::move(body)}; };
-  const auto text = [](std::string body) { return AdminAnswer{200, "text/plain; version=0.0.4; charset=utf-8", std::move(body)}; };
-  const auto common = [&](AdminServer& server) {
-    server.route("GET", "/metrics", [this, text] { return text(metrics_text(*this)); });
-    server.route("GET", "/healthz", [text] { return text("ok\n"); });
-    server.route("GET", "/readyz", [this, text] {
-      return stage_ == DrainStage::serving && accepting_ ? text("ready\n") : AdminAnswer{503, "text/plain", "draining\n"};
-    });
-  };
   if (admin_sockets_.has(config.admin.bind.text())) {
     admin_ = std::make_unique<AdminServer>(loop_);
-    common(*admin_);
-    admin_->route("GET", "/status", [this, json] { return json(status_json(*this)); });
+    add_probe_routes(*admin_, *this);
+    add_admin_routes(*admin_, *this);
     admin_->listen(admin_sockets_.duplicate(config.admin.bind.text(), 0));
   }
   if (config.metrics) {
     metrics_ = std::make_unique<AdminServer>(loop_);
-    common(*metrics_);
+    add_probe_routes(*metrics_, *this);
     metrics_->listen(admin_sockets_.duplicate(config.metrics->bind.text(), 0));
   }
+}
+
+std::string Supervisor::not_ready() const {
+  if (stage_ != DrainStage::serving) return "stopping";
+  if (drained_) return "draining";
+  return accepting_ ? "" : "not accepting";
+}
+
+std::string Supervisor::drain(bool on) {
+  if (stage_ != DrainStage::serving) return "the process is stopping";
+  if (drained_ == on) return {};
+  drained_ = on;
+  log::info(on ? "draining: /readyz says 503" : "serving again");
+  for (auto& worker : workers_) worker->announce(on);
+  return {};
+}
+
+void Supervisor::stop_by_admin() {
+  log::info("asked to stop", {{"by", "the admin socket"}, {"stage", stage_name(stage_)}});
+  if (stage_ == DrainStage::serving) go(DrainEvent::term);
+}
+
+void Supervisor::set_log_level(config::LogLevel level) {
+  log::set(level_of(level), format_of(runtime_->config.log.format));
+  log::info("the log's level was changed over the admin socket");
 }
 
 // What changed is told to every worker; sockets that a worker's listener already has stay where they are.
@@ -384,15 +402,22 @@ void Supervisor::on_signal(int number) {
   }
 }
 
+void Supervisor::reload(ReloadDone done) {
+  reload_asked_.push_back(std::move(done));
+  reload();
+}
+
 void Supervisor::reload() {
   if (stage_ != DrainStage::serving) {
     log::warn("a stopping process does not reload");
+    tell_reloaded(std::exchange(reload_asked_, {}), {.sentence = "a stopping process does not reload"});
     return;
   }
   if (helper_busy_) {
     reload_again_ = true;
     return;
   }
+  reload_answered_ = std::exchange(reload_asked_, {});
   notify::reloading();
   log::info("reloading", {{"config", options_.config_path}});
   help([this, path = options_.config_path, before = runtime_->addresses] {
@@ -404,25 +429,38 @@ void Supervisor::reload() {
 }
 
 void Supervisor::finish_reload(config::LoadResult loaded, const LookedUp& names) {
-  if (stage_ != DrainStage::serving) return;  // it was overtaken by a stop
+  const auto whom = std::exchange(reload_answered_, {});
+  if (stage_ != DrainStage::serving) {
+    tell_reloaded(whom, {.sentence = "the reload was overtaken by a stop"});
+    return;
+  }
   last_reload_unix_ = time(nullptr);
   std::string failed;
+  ReloadVerdict verdict;
+  const auto problem_found = [&](const config::Problem& problem) {
+    log::error(problem.text());
+    verdict.problems.push_back(problem.text());
+    verdict.bad_config = true;
+  };
   if (!loaded) {
-    for (const config::Problem& problem : loaded.error().list) log::error(problem.text());
+    for (const config::Problem& problem : loaded.error().list) problem_found(problem);
     failed = std::to_string(loaded.error().list.size()) + " problem(s) in the configuration";
   } else if (const auto tests = run_config_tests(*loaded); !tests.empty()) {
-    for (const config::Problem& problem : tests) log::error(problem.text());
+    for (const config::Problem& problem : tests) problem_found(problem);
     failed = std::to_string(tests.size()) + " of the configuration's own tests failed";
   } else {
     warn_kept(names.kept);
-    failed = take(std::move(*loaded), names.addresses);
+    failed = take(std::move(*loaded), names.addresses, [this, whom] { conclude_reload({}, {}, whom); });
   }
-  if (!failed.empty()) conclude_reload(failed);
+  if (!failed.empty()) conclude_reload(failed, std::move(verdict), whom);
 }
 
 // Said only when it is true: after this line in the log no request is served by the old routes.
-void Supervisor::conclude_reload(const std::string& failed) {
-  if (stage_ != DrainStage::serving) return;
+void Supervisor::conclude_reload(const std::string& failed, ReloadVerdict verdict, const std::vector<ReloadDone>& whom) {
+  if (stage_ != DrainStage::serving) {
+    tell_reloaded(whom, {.sentence = "the reload was overtaken by a stop"});
+    return;
+  }
   last_reload_ok_ = failed.empty();
   if (failed.empty()) {
     log::info("reloaded", {{"generation", std::to_string(runtime_->generation)}, {"hash", runtime_->config.hash}});
@@ -431,6 +469,15 @@ void Supervisor::conclude_reload(const std::string& failed) {
     log::error("reload failed, the old configuration serves on", {{"reason", failed}});
     notify::ready("reload failed: " + failed);
   }
+  verdict.ok = failed.empty();
+  verdict.sentence = verdict.ok ? "generation " + std::to_string(runtime_->generation) + " serves" : failed;
+  tell_reloaded(whom, std::move(verdict));
+}
+
+void Supervisor::tell_reloaded(const std::vector<ReloadDone>& whom, ReloadVerdict verdict) const {
+  verdict.generation = runtime_->generation;
+  verdict.hash = runtime_->config.hash;
+  for (const ReloadDone& done : whom) done(verdict);
 }
 
 // Engines are made with the workers; what would need other ones needs a restart.
@@ -446,7 +493,7 @@ std::string Supervisor::refuse_change(const config::Snapshot& next) const {
   return {};
 }
 
-std::string Supervisor::take(config::Snapshot config, const Addresses& addresses) {
+std::string Supervisor::take(config::Snapshot config, const Addresses& addresses, std::move_only_function<void()> then) {
   if (std::string refused = refuse_change(config); !refused.empty()) return refused;
   const config::Snapshot& now = runtime_->config;
   if (config.workers != now.workers) log::warn("a changed `workers` takes effect at the next start");
@@ -465,7 +512,7 @@ std::string Supervisor::take(config::Snapshot config, const Addresses& addresses
   log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
   runtime_ = compile(std::move(config), addresses, runtime_->generation + 1, workers_.size(), registry_);
   warn_unresolved();
-  publish([this] { conclude_reload({}); });
+  publish(std::move(then));
   watch_names();
   return {};
 }

@@ -27,6 +27,16 @@ struct SupervisorOptions {
   std::optional<config::LogLevel> log_level;   // from the command line: wins over the file
 };
 
+struct ReloadVerdict {
+  bool ok = false;
+  bool bad_config = false;
+  std::string sentence{};
+  std::vector<std::string> problems{};                   // with file, line and column
+  uint64_t generation = 0;                               // that serves now
+  std::string hash{};
+};
+using ReloadDone = std::function<void(const ReloadVerdict&)>;
+
 class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options);
@@ -41,11 +51,21 @@ class Supervisor {
   EngineKind engine_of(const config::Listener& listener) const;
   std::string engine_reason(const config::Listener& listener) const;
   DrainStage stage() const { return stage_; }
+  const std::string& uring_refusal() const { return uring_refusal_; }
+  std::string not_ready() const;                         // why new requests should go elsewhere; empty: they should not
   bool last_reload_ok() const { return last_reload_ok_; }
   int64_t last_reload_unix() const { return last_reload_unix_; }
   uint64_t generation_served() const { return generation_served_; }   // every worker serves by it
+  uint64_t started_unix() const { return started_unix_; }
+  const std::string& config_path() const { return options_.config_path; }
   uint64_t memory_bytes() const { return memory_bytes_; }
   uint64_t access_lines_dropped() const { return access_->dropped(); }
+
+  // What the admin server can tell it to do (supervisor's thread). Texts: why it was not done.
+  void reload(ReloadDone done);                          // `done` is told the verdict, later
+  std::string drain(bool on);                            // as asked by a person: /readyz says 503, all else goes on; and back
+  void stop_by_admin();                                  // as TERM
+  void set_log_level(config::LogLevel level);            // until the next reload
 
  private:
   struct Task;
@@ -66,8 +86,10 @@ class Supervisor {
   void reload();
   struct LookedUp;
   void finish_reload(config::LoadResult loaded, const LookedUp& names);
-  void conclude_reload(const std::string& failed);
-  std::string take(config::Snapshot config, const Addresses& addresses);   // of a reload; else why nothing changed
+  void conclude_reload(const std::string& failed, ReloadVerdict verdict, const std::vector<ReloadDone>& whom);
+  void tell_reloaded(const std::vector<ReloadDone>& whom, ReloadVerdict verdict) const;
+  // Of a reload; else why nothing changed. then: every worker serves by it.
+  std::string take(config::Snapshot config, const Addresses& addresses, std::move_only_function<void()> then);
   void help(std::function<void()> job);                  // a blocking job, on the helper thread
   std::string refuse_change(const config::Snapshot& next) const;
   void watch_names();
@@ -98,20 +120,22 @@ class Supervisor {
   bool helper_busy_ = false;
   bool reload_again_ = false;
   std::vector<std::string> kept_names_;                  // they do not resolve now and keep their last addresses
+  std::vector<ReloadDone> reload_asked_, reload_answered_;   // who waits for the next one, and for the one that runs
   Later delay_over_, grace_over_, names_due_;
   std::vector<std::function<void()>> later_;             // lines of the start that the identity line must precede
   DrainStage stage_ = DrainStage::serving;
   bool drain_without_limit_ = false;
   bool accepting_ = true;
+  bool drained_ = false;                                 // by a person
   size_t emptied_ = 0;
   uint64_t memory_bytes_ = 0;
   std::set<std::string> given_;                          // listener and bind: sockets that the workers have
   bool last_reload_ok_ = true;
   int64_t last_reload_unix_ = 0;
   uint64_t generation_served_ = 1;
+  uint64_t started_unix_ = 0;
 };
 
 std::string status_json(Supervisor& supervisor);
-std::string metrics_text(Supervisor& supervisor);
 
 }  // namespace weir

@@ -85,6 +85,21 @@ void Worker::drain() {
   });
 }
 
+void Worker::announce(bool on) {
+  post([this, on] {
+    announcing_ = on;
+    for (auto& listener : listeners_) listener->announce(on);
+  });
+}
+
+void Worker::list_connections(const ConnectionFilter& filter, std::move_only_function<void(ConnectionList)> done) {
+  post([this, filter, done = std::move(done)]() mutable {
+    ConnectionList list;
+    for (const auto& listener : listeners_) weir::list_connections(*listener, options_.index, loop_.now(), filter, list);
+    to_supervisor_([list = std::move(list), done = std::move(done)]() mutable { done(std::move(list)); });
+  });
+}
+
 void Worker::stop_accepting() {
   post([this] {
     for (auto& listener : listeners_) listener->stop_accepting();
@@ -162,6 +177,7 @@ void Worker::assign(const ListenerAssignment& assignment, WorkerRuntime& current
   if (listener == nullptr) {
     listeners_.push_back(std::make_unique<Listener>(host_, assignment.name, assignment.engine, *assignment.stats));
     listener = listeners_.back().get();
+    listener->announce(announcing_);
   }
   const config::Snapshot& config = current.runtime->config;
   listener->configure(assignment.index, current, request_limits(config), config.limits.request_body_bytes,

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/connections.h"
 #include "daemon/listener.h"
 #include "engines/uring_engine.h"
 
@@ -55,7 +56,10 @@ class Worker {
   void publish(Publication publication, std::move_only_function<void()> applied);
   void drain();                                          // stop accepting; connections end as they become idle
   void stop_accepting();
+  void announce(bool on);                                // answers say "connection: close"; nothing else changes
   void cut(const Fault& fault);                          // every connection, now
+  // Its part of the live list; `done` runs on the supervisor's thread.
+  void list_connections(const ConnectionFilter& filter, std::move_only_function<void(ConnectionList)> done);
   void stop_and_join();
 
   // Counters, for any thread.
@@ -94,6 +98,7 @@ class Worker {
   struct Housekeeping : Pump { Worker* worker = nullptr; } housekeeping_;
   struct StopWatch : Timer { Worker* worker = nullptr; } stop_watch_;
   bool draining_ = false;
+  bool announcing_ = false;
   bool stopping_ = false;
   bool emptied_told_ = false;
   std::thread thread_;

@@ -82,6 +82,7 @@ void Exchange::informational(Head& head) noexcept {
 void Exchange::response_head(Head& head) noexcept {
   handler_.on_response(*this, head);
   go(Event::answer);
+  answered_at_ = context_.loop.now();
   status_ = head.status;
   client_->send_head(head, {});
   if (head.body == BodyKind::none) {

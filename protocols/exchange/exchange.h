@@ -72,6 +72,7 @@ class Exchange final : public Slot, public Pipe::Owner {
 
   // -- from the client stream
   Head& request() noexcept { return request_; }
+  const Head& request() const noexcept { return request_; }
   void start() noexcept;                                 // request() is filled in; its target is normalised here
   // The client is gone (answerable = false), or its message turned bad or late while it can still be answered.
   void client_failed(const Fault& fault, bool answerable) noexcept;
@@ -97,6 +98,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   Stream* origin() noexcept { return origin_; }
   ExchangeContext& context() noexcept { return context_; }
   TimePoint started_at() const noexcept { return started_at_; }
+  TimePoint answered_at() const noexcept { return answered_at_; }   // the origin's response head came; kNever: it did not
   uint64_t bytes_from_client() const noexcept { return up_.opened() ? up_.delivered() : bytes_from_client_; }  // body
   uint64_t bytes_to_client() const noexcept { return down_.opened() ? down_.consumed() : bytes_to_client_; }  // body
 
@@ -110,6 +112,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   uint32_t target = 0;            // which of the route's upstreams
   uint32_t listener_index = 0;    // index there
   const void* endpoint = nullptr; // whom it was last sent to
+  Duration connect_took{-1};      // of the connection that it opened; negative: it opened none
   uint8_t attempts = 0;
   bool retried_reused = false;
   bool origin_reused = false;     // the origin's connection had served before
@@ -135,6 +138,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   uint16_t status_ = 0;
   Fault fault_;
   TimePoint started_at_;
+  TimePoint answered_at_ = kNever;
   uint64_t bytes_to_client_ = 0, bytes_from_client_ = 0;
   Head* trailers_[2] = {nullptr, nullptr};
   Head request_;

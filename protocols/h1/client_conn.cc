@@ -49,6 +49,9 @@ void ClientConn::connect_done(Op& op) noexcept {
     self.fail(What::connect_failed, -op.result);
     return;
   }
+  const Duration took = self.loop_.now() - self.since_;
+  self.stats_.connected.add(took);
+  if (self.exchange_ != nullptr) self.exchange_->connect_took = took;
   self.state_ = self.engaged_ ? State::busy : State::idle;
   self.since_ = self.loop_.now();
   if (self.out != nullptr) self.out->touch();

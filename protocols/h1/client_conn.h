@@ -6,6 +6,7 @@
 // the exchange exactly once, with whose fault it was and whether the request may be tried again.
 #pragma once
 
+#include "engines/histogram.h"
 #include "protocols/h1/inbound.h"
 #include "protocols/h1/writer.h"
 #include "protocols/transport/tcp.h"
@@ -23,6 +24,7 @@ inline constexpr int kClientTimeoutKinds = 5;
 
 struct ClientStats {
   Counter opened, open, reused, requests, connect_failed;
+  Histogram connected;   // how long the connects took that succeeded
   std::array<Counter, kClientTimeoutKinds> timeouts;
 };
 

@@ -30,7 +30,7 @@ constexpr Duration kFirstLook = std::chrono::seconds(1);
 ServerConn::ServerConn(ExchangeContext& context, ServerConnHost& host, const ServerPolicy& policy, ServerStats& stats, int fd,
                        EngineKind engine, const Address& peer) noexcept
     : loop_(context.loop), context_(context), host_(host), policy_(policy), stats_(stats), transport_(context.loop, *this),
-      since_(context.loop.now()), sent_at_(context.loop.now()), peer_(peer) {
+      opened_at_(context.loop.now()), since_(context.loop.now()), sent_at_(context.loop.now()), peer_(peer) {
   work_.self = due_.self = this;
   work_.pump = advance_entry;
   due_.fire = due_entry;

@@ -54,6 +54,8 @@ class ServerConn final : public Stream, public TransportOwner {
   void change_engine(EngineKind kind) noexcept { transport_.change_engine(kind); }
   bool idle() const noexcept { return state_ == State::idle; }
   const Address& peer() const noexcept { return peer_; }
+  const Exchange* exchange() const noexcept { return exchange_; }
+  TimePoint opened_at() const noexcept { return opened_at_; }
   EngineKind engine() const noexcept { return transport_.engine(); }
 
   ServerConn* next = nullptr;        // the host's list
@@ -139,6 +141,7 @@ class ServerConn final : public Stream, public TransportOwner {
   uint64_t body_bytes_ = 0;
   uint64_t discarded_ = 0;
   uint64_t progress_seen_ = 0;    // of what we owe, at looked_at_
+  const TimePoint opened_at_;
   TimePoint since_;               // when the state that the read deadline counts from began, or its last byte came
   TimePoint sent_at_;             // last progress of what we owe
   TimePoint looked_at_{};         // later than sent_at_: when the peer's acknowledgements were noted

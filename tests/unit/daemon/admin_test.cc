@@ -30,7 +30,7 @@ struct Admin {
     REQUIRE(::listen(fd, 16) == 0);
     REQUIRE(::getsockname(fd, &address.any, &address.length) == 0);
     server = std::make_unique<AdminServer>(loop);
-    server->route("GET", "/healthz", [] { return AdminAnswer{200, "text/plain", "ok\n"}; });
+    server->route("GET", "/healthz", [](const AdminRequest&, const AdminReply& reply) { reply({200, "text/plain", "ok\n", {}}); });
     server->listen(fd);
   }
   ~Admin() {

@@ -1,0 +1,16 @@
+// admin_api: what can be asked of the running daemon and what it can be told (docs/admin.md): the paths of the admin server.
+// Caller: the supervisor, when it starts; the handlers run on its thread and answer at once, but for a reload (its verdict) and the
+// list of connections (collected from the workers).
+#pragma once
+
+#include "daemon/admin.h"
+
+namespace weir {
+
+class Supervisor;
+
+void add_probe_routes(AdminServer& server, Supervisor& supervisor);   // /metrics, /healthz, /readyz: read-only
+void add_admin_routes(AdminServer& server, Supervisor& supervisor);   // all others
+std::string redacted(std::string config);                             // a described configuration without secret header values
+
+}  // namespace weir

@@ -1,0 +1,53 @@
+// What the admin API does without a daemon: parameters, redaction; and what the command line makes of an answer.
+#include <catch2/catch_test_macros.hpp>
+
+#include "daemon/admin_api.h"
+#include "daemon/commands.h"
+
+using namespace weir;
+
+TEST_CASE("admin: parameters of a query", "[admin]") {
+  AdminRequest request;
+  request.query = "a=1&b=x%20y%2&c&&a=2&d=p+q";
+  CHECK(request.parameter("a") == "1");
+  CHECK(request.parameter("b") == "x y%2");
+  CHECK(request.parameter("c").empty());
+  CHECK(request.parameter("d") == "p q");
+  CHECK(request.parameter("e").empty());
+  CHECK(request.unknown_parameter({"a", "b", "c", "d"}).empty());
+  CHECK(request.unknown_parameter({"a", "c", "d"}) == "b");
+}
+
+TEST_CASE("admin: an error is JSON with a sentence", "[admin]") {
+  const AdminAnswer answer = AdminAnswer::error(404, "there is no \"x\"");
+  CHECK(answer.status == 404);
+  CHECK(answer.body == "{\"error\":\"there is no \\\"x\\\"\"}\n");
+}
+
+TEST_CASE("admin: secret header values are not told", "[admin]") {
+  const std::string config = "{\n  \"set\": {\n    \"Authorization\": \"Basic c2VjcmV0\",\n    \"x-beta\": \"1\",\n"
+                             "    \"cookie\": \"a\\\"b\"\n  },\n  \"body\": \"authorization\"\n}\n";
+  CHECK(redacted(config) == "{\n  \"set\": {\n    \"Authorization\": \"(redacted)\",\n    \"x-beta\": \"1\",\n"
+                            "    \"cookie\": \"(redacted)\"\n  },\n  \"body\": \"authorization\"\n}\n");
+}
+
+TEST_CASE("status: the table for people", "[admin]") {
+  const std::string status =
+      R"({"version":"0.1.0","commit":"abc","pid":42,"stage":"serving","ready":true,"started":1000,"config_file":"/etc/w.yaml",)"
+      R"("workers":2,"config":{"hash":"h","generation":3,"last_reload_success":true},)"
+      R"("listeners":[{"name":"web","engine":"epoll","connections":5,"binds":[{"bind":":80"},{"bind":":81"}]}],)"
+      R"("must_stay_zero":{"weir_x_total":0}})";
+  const std::string upstreams = R"({"upstreams":[{"name":"app","connections":2,"servers":[)"
+                                R"({"address":"10.0.0.5:80","weight":1,"answers":{"2xx":7,"3xx":0,"4xx":1,"5xx":0}}]}]})";
+  CHECK(status_text(status, upstreams, 1000 + 90'061) ==
+        "weir 0.1.0 (abc), pid 42, serving, up 1 d 1 h, 2 worker(s)\n"
+        "/etc/w.yaml, generation 3, hash h\n\n"
+        "LISTENER  BIND     ENGINE  CONNECTIONS\n"
+        "web       :80,:81  epoll   5\n\n"
+        "UPSTREAM  SERVER       WEIGHT  2XX  3XX  4XX  5XX  CONNECTIONS\n"
+        "app       10.0.0.5:80  1       7    0    1    0    2\n");
+  CHECK(status_text("nonsense", "", 0).empty());
+  const std::string bug = status_text(R"({"stage":"refusing","must_stay_zero":{"weir_x_total":1}})", "", 0);
+  CHECK(bug.find("refusing") != std::string::npos);
+  CHECK(bug.find("weir_x_total is 1: a bug of Weir's") != std::string::npos);
+}
