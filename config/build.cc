@@ -23,6 +23,22 @@ void read_pipe(Draft& draft, const Fields& fields, Limits& limits) {
   }
 }
 
+UnixAccess read_unix_access(Draft& draft, const Fields& fields) {
+  UnixAccess access;
+  const Fields given = fields.map("unix");
+  access.user = given.text("user").value_or("");
+  access.group = given.text("group").value_or("");
+  const auto mode = given.text("mode");
+  if (!mode) return access;
+  const size_t size = mode->size();
+  if (size < 3 || size > 4 || mode->find_first_not_of("01234567") != mode->npos || (size == 4 && mode->front() != '0')) {
+    draft.report.error(given.mark("mode"), "mode: " + quote(*mode) + " is no octal mode such as `0660`");
+    return access;
+  }
+  access.mode = static_cast<uint16_t>(std::stoul(*mode, nullptr, 8));
+  return access;
+}
+
 void read_limits(Draft& draft, const Fields& fields) {
   Limits& limits = draft.snapshot.limits;
   limits.request_head_bytes = fields.number("request_head").value();
@@ -85,6 +101,15 @@ void read_listeners(Draft& draft, const Fields& top) {
     if (fields.written("protocols")) listener.protocols = read_protocols(draft, fields);
     listener.own_timeouts = read_timeouts(fields);
     listener.timeouts = listener.own_timeouts.over(draft.snapshot.timeouts);
+    listener.own_limits = read_limit_overrides(fields);
+    listener.limits = listener.own_limits.over(draft.snapshot.limits);
+    listener.redirect_https = fields.boolean("redirect_https");
+    listener.trusted_proxies = read_networks(draft, fields, "trusted_proxies", &listener.trust_unix);
+    listener.unix_access = read_unix_access(draft, fields);
+    const auto is_unix = [](const SocketName& bind) { return bind.is_unix(); };
+    if (fields.written("unix") && std::none_of(listener.binds.begin(), listener.binds.end(), is_unix)) {
+      draft.report.error(fields.mark("unix"), "`unix` is about unix sockets; this listener has none");
+    }
     listener.where = draft.report.where(item->mark);
     draft.snapshot.listeners.push_back(std::move(listener));
   }
@@ -93,6 +118,7 @@ void read_listeners(Draft& draft, const Fields& top) {
 void read_admin(Draft& draft, const Fields& top) {
   const Fields admin = top.map("admin");
   draft.snapshot.admin.set = admin.written("bind");
+  draft.snapshot.admin.unix_access = read_unix_access(draft, admin);
   if (auto bind = admin.bind("bind")) {
     if (!bind->is_unix()) {
       draft.report.error(admin.mark("bind"),
@@ -118,6 +144,33 @@ TimeoutOverrides read_timeouts(const Fields& level) {
   for (size_t i = 0; i < kTimeouts; ++i) {
     const std::string_view name = timeout_name(static_cast<Timeout>(i));
     if (fields.node(name) != nullptr) out.set[i] = fields.duration(name);
+  }
+  return out;
+}
+
+LimitOverrides read_limit_overrides(const Fields& level) {
+  const Fields limits = level.map("limits");
+  LimitOverrides out;
+  const auto read = [&](std::string_view key, std::optional<uint64_t>& limit) {
+    if (limits.has(key)) limit = limits.number(key);
+  };
+  read("request_head", out.request_head_bytes);
+  read("header_count", out.header_count);
+  read("request_body", out.request_body_bytes);
+  read("response_head", out.response_head_bytes);
+  return out;
+}
+
+std::vector<Cidr> read_networks(Draft& draft, const Fields& fields, std::string_view key, bool* unix_too) {
+  std::vector<Cidr> out;
+  for (const auto& [text, mark] : fields.texts(key)) {
+    if (text == "unix" && unix_too != nullptr) {
+      *unix_too = true;
+      continue;
+    }
+    auto network = parse_cidr(text);
+    if (!network) draft.report.error(mark, std::string(key) + ": " + quote(text) + " " + network.error());
+    else out.push_back(*network);
   }
   return out;
 }
@@ -158,7 +211,8 @@ std::optional<size_t> resolve(Draft& draft, const Placed<std::string>& name, con
 
 Snapshot build(const Node& top_node, Report& report) {
   Draft draft{.report = report, .snapshot = {}, .listener_index = {}, .upstream_index = {}, .route_index = {},
-              .binds = {}, .route_marks = {}, .route_sound = {}, .upstream_marks = {}, .upstream_used = {}};
+              .binds = {}, .route_marks = {}, .route_sound = {}, .upstream_marks = {}, .upstream_used = {},
+              .routes_named = {}};
   const Fields top(&top_node, Level::top, report);
   top.word("version");
   draft.snapshot.workers = static_cast<uint32_t>(top.number("workers").value());
@@ -168,6 +222,9 @@ Snapshot build(const Node& top_node, Report& report) {
   read_log(draft, top.map("log"));
   const Fields shutdown = top.map("shutdown");
   draft.snapshot.shutdown = {shutdown.duration("delay").value(), shutdown.duration("grace").value()};
+  const Fields defaults = top.map("defaults");
+  draft.via = defaults.boolean("via");
+  draft.forwarded = defaults.boolean("forwarded");
   read_listeners(draft, top);
   read_admin(draft, top);
   read_upstreams(draft, top);
@@ -175,6 +232,7 @@ Snapshot build(const Node& top_node, Report& report) {
   read_tests(draft, top);
   check_routes(draft);
   check_binds(draft);
+  check_schemes(draft);
   check_unused(draft);
   return std::move(draft.snapshot);
 }

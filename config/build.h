@@ -26,21 +26,31 @@ struct Draft {
   std::vector<bool> route_sound;           // its match was read without a problem, so it can be compared with others
   std::vector<Mark> upstream_marks;
   std::vector<bool> upstream_used;
+  std::map<std::string, size_t> routes_named;   // how many got this name by themselves
+  bool via = false;                        // of `defaults`
+  bool forwarded = false;
 };
 
 Snapshot build(const Node& top, Report& report);
 
 TimeoutOverrides read_timeouts(const Fields& level);
+LimitOverrides read_limit_overrides(const Fields& level);
+// One list of addresses and networks; the word `unix` sets *unix_too, and is a problem where that is null.
+std::vector<Cidr> read_networks(Draft& draft, const Fields& fields, std::string_view key, bool* unix_too = nullptr);
+void read_edits(Draft& draft, const Fields& fields, Route& route);   // rewrite and headers; after match and action
 void read_upstreams(Draft& draft, const Fields& top);
 void read_routes(Draft& draft, const Fields& top);     // after listeners and upstreams
 void read_tests(Draft& draft, const Fields& top);      // after routes
 
 Match build_match(Draft& draft, const Fields& fields);
+std::string path_fault(const std::string& path);         // what makes it no path, in words that follow it, or ""
+std::optional<PathRegex> read_regex(Draft& draft, const Fields& fields);   // the key `path_regex`
 bool covers(const Match& wide, const Match& narrow, size_t listeners);   // every request of `narrow` is one of `wide`
 
-// What only the whole shows: shadowed routes, two fallbacks, a bind twice, an upstream that nothing uses.
+// What only the whole shows: shadowed routes, two fallbacks, a bind twice, https without TLS, an unused upstream.
 void check_routes(Draft& draft);
 void check_binds(Draft& draft);
+void check_schemes(Draft& draft);
 void check_unused(Draft& draft);
 
 // The `name` of a listener or route, or else `fallback`; entered into the index.

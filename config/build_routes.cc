@@ -6,17 +6,23 @@
 namespace weir::config {
 namespace {
 
+constexpr size_t kDefaultNameBytesMax = 100;   // it is a label in logs and metrics
+
 std::string default_name(const Draft& draft, const Route& route) {
   if (!route.match) return "fallback";
   std::string name = route.match->hosts.empty() ? "" : route.match->hosts.front().text();
   if (route.match->path) name += *route.match->path;
   else if (!route.match->path_prefix.empty()) name += route.match->path_prefix + "/*";
+  else if (route.match->path_regex) name += "~" + route.match->path_regex->pattern();
+  if (name.size() > kDefaultNameBytesMax) name = name.substr(0, kDefaultNameBytesMax) + "...";
   return name.empty() ? "route-" + std::to_string(draft.snapshot.routes.size() + 1) : name;
 }
 
-std::string unused_name(const Index& names, const std::string& name) {
+// Counted on from the last one of its kind: thousands of routes may differ in their header fields alone.
+std::string unused_name(Draft& draft, const std::string& name) {
+  size_t& count = draft.routes_named[name];
   std::string free = name;
-  for (size_t i = 2; names.contains(free); ++i) free = name + " #" + std::to_string(i);
+  while (draft.route_index.contains(free)) free = name + " #" + std::to_string(++count + 1);
   return free;
 }
 
@@ -80,7 +86,7 @@ Redirect read_redirect(Draft& draft, const Fields& fields) {
 
 void read_action(Draft& draft, const Fields& fields, Route& route) {
   std::vector<std::string_view> given;
-  for (std::string_view key : {"to", "respond", "redirect"}) {
+  for (std::string_view key : split_words(actions())) {
     if (fields.written(key)) given.push_back(key);
   }
   if (given.empty() && fields.valid()) {
@@ -113,7 +119,11 @@ void read_routes(Draft& draft, const Fields& top) {
     read_action(draft, fields, route);
     route.own_timeouts = read_timeouts(fields);
     route.timeouts = route.own_timeouts.over(draft.snapshot.timeouts);
-    const std::string fallback = unused_name(draft.route_index, default_name(draft, route));
+    route.own_limits = read_limit_overrides(fields);
+    route.via = fields.written("via") ? fields.boolean("via") : draft.via;
+    route.forwarded = fields.written("forwarded") ? fields.boolean("forwarded") : draft.forwarded;
+    read_edits(draft, fields, route);
+    const std::string fallback = fields.written("name") ? "" : unused_name(draft, default_name(draft, route));
     route.name = read_name(draft, fields, "route", fallback, draft.route_index, routes.size());
     if (!route.match && fields.valid() && !draft.snapshot.fallback) draft.snapshot.fallback = routes.size();
     draft.route_marks.push_back(item->mark);

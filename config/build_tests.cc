@@ -19,6 +19,25 @@ void split_url(Draft& draft, const std::string& url, Mark mark, ConfigTest& test
   if (!test.target.starts_with("/")) test.target.insert(0, "/");
 }
 
+void read_request(Draft& draft, const Fields& fields, ConfigTest& test) {
+  test.method = fields.text("method").value();
+  if (!is_token(test.method)) {
+    draft.report.error(fields.mark("method"), "method: " + quote(test.method) + " is no method");
+  }
+  for (const auto& [name, value, mark] : fields.named_texts("header")) {
+    if (!is_token(name)) draft.report.error(mark, "header: " + quote(name) + " is no field name");
+    test.headers.push_back({lower(name), value});
+  }
+  if (auto name = fields.text("listener")) {
+    test.listener = resolve(draft, {*name, fields.mark("listener")}, draft.listener_index, "listener");
+  }
+  if (auto text = fields.text("client")) {
+    auto client = parse_cidr(*text);
+    if (client && client->bits == (client->ipv6 ? 128 : 32)) test.client = client->text();
+    else draft.report.error(fields.mark("client"), "client: " + quote(*text) + " is no address such as `192.0.2.7`");
+  }
+}
+
 }  // namespace
 
 void read_tests(Draft& draft, const Fields& top) {
@@ -27,6 +46,7 @@ void read_tests(Draft& draft, const Fields& top) {
     ConfigTest test;
     test.where = draft.report.where(item->mark);
     if (auto url = fields.text("get")) split_url(draft, *url, fields.mark("get"), test);
+    read_request(draft, fields, test);
     const Fields expect = fields.map("expect");
     if (auto name = expect.text("upstream")) {
       resolve(draft, {*name, expect.mark("upstream")}, draft.upstream_index, "upstream");

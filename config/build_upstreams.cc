@@ -40,6 +40,8 @@ Upstream read_upstream(Draft& draft, const Entry& entry) {
   fields.word("protocol");
   upstream.own_timeouts = read_timeouts(fields);
   upstream.timeouts = upstream.own_timeouts.over(draft.snapshot.timeouts);
+  upstream.own_limits = read_limit_overrides(fields);
+  upstream.max_connections = fields.number("max_connections").value();
   const auto items = fields.items("servers");
   for (const Node* item : items) read_server(draft, *item, upstream);
   const Node* servers = fields.node("servers");

@@ -1,91 +1,41 @@
 #include "config/describe.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
+#include "config/json_writer.h"
 #include "config/schema.h"
 #include "config/values.h"
 
 namespace weir::config {
 namespace {
 
-// JSON with an indent of two; strings are escaped so that YAML reads the same text.
-class Json {
+// A text of the configuration: `${` would be read as a variable.
+class Json : public JsonWriter {
  public:
-  void open(char bracket) {
-    value();
-    out_ += bracket;
-    ++depth_;
-    first_ = true;
-  }
-  void close(char bracket) {
-    --depth_;
-    if (!first_) line();
-    out_ += bracket;
-    first_ = false;
-  }
-  void key(std::string_view name) {
-    value();
-    string(name);
-    out_ += ": ";
-    after_key_ = true;
-  }
+  explicit Json(Secrets secrets) : secrets_(secrets) {}
+
   void text(std::string_view text) {
-    value();
-    // `${` would be read as a variable.
     std::string escaped;
     for (size_t i = 0; i < text.size(); ++i) {
       if (text.substr(i).starts_with("${")) escaped += '$';
       escaped += text[i];
     }
-    string(escaped);
-  }
-  void number(uint64_t number) {
-    value();
-    out_ += std::to_string(number);
+    JsonWriter::text(escaped);
   }
   void pair(std::string_view name, std::string_view text) {
     key(name);
     this->text(text);
   }
-  void pair(std::string_view name, uint64_t number) {
-    key(name);
-    this->number(number);
+  void pair(std::string_view name, uint64_t number) { JsonWriter::pair(name, number); }
+  void field(const NameValue& field) {
+    const bool hidden = secrets_ == Secrets::redacted && is_secret_field(field.name);
+    pair(field.name, hidden ? std::string_view("(redacted)") : std::string_view(field.value));
   }
-  std::string take() { return std::move(out_) + "\n"; }
 
  private:
-  void line() { out_.append("\n").append(2 * depth_, ' '); }
-  void value() {
-    if (after_key_) {
-      after_key_ = false;
-      return;
-    }
-    if (!first_) out_ += ',';
-    if (depth_ > 0) line();
-    first_ = false;
-  }
-  void string(std::string_view text) {
-    out_ += '"';
-    for (char c : text) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (c == '"' || c == '\\') {
-        out_.append(1, '\\').append(1, c);
-      } else if (byte < 0x20 || byte == 0x7f) {
-        char escape[8];
-        std::snprintf(escape, sizeof escape, "\\u%04x", byte);
-        out_ += escape;
-      } else {
-        out_ += c;
-      }
-    }
-    out_ += '"';
-  }
-
-  std::string out_;
-  size_t depth_ = 0;
-  bool first_ = true;
-  bool after_key_ = false;
+  Secrets secrets_;
 };
 
 std::string word_text(Level level, std::string_view key, size_t place) {
@@ -103,6 +53,50 @@ void own_timeouts(Json& json, const TimeoutOverrides& own) {
   }
   json.close('}');
 }
+
+void own_limits(Json& json, const LimitOverrides& own) {
+  if (own.empty()) return;
+  json.key("limits");
+  json.open('{');
+  if (own.request_head_bytes) json.pair("request_head", size_text(*own.request_head_bytes));
+  if (own.header_count) json.pair("header_count", *own.header_count);
+  if (own.request_body_bytes) json.pair("request_body", limit_text(*own.request_body_bytes));
+  if (own.response_head_bytes) json.pair("response_head", size_text(*own.response_head_bytes));
+  json.close('}');
+}
+
+void unix_access(Json& json, const UnixAccess& access) {
+  if (access.empty()) return;
+  json.key("unix");
+  json.open('{');
+  if (access.mode) {
+    char mode[8];
+    std::snprintf(mode, sizeof mode, "0%03o", static_cast<unsigned>(*access.mode));
+    json.pair("mode", std::string_view(mode));
+  }
+  if (!access.user.empty()) json.pair("user", access.user);
+  if (!access.group.empty()) json.pair("group", access.group);
+  json.close('}');
+}
+
+void named(Json& json, std::string_view key, const std::vector<NameValue>& list) {
+  if (list.empty()) return;
+  json.key(key);
+  json.open('{');
+  for (const NameValue& field : list) json.field(field);
+  json.close('}');
+}
+
+template <class List, class Text>
+void texts(Json& json, std::string_view key, const List& list, Text text) {
+  if (list.empty()) return;
+  json.key(key);
+  json.open('[');
+  for (const auto& item : list) json.text(text(item));
+  json.close(']');
+}
+
+std::string network_text(const Cidr& network) { return network.text(); }
 
 void listeners(Json& json, const Snapshot& snapshot) {
   json.key("listeners");
@@ -122,25 +116,16 @@ void listeners(Json& json, const Snapshot& snapshot) {
     }
     json.close(']');
     own_timeouts(json, listener.own_timeouts);
+    own_limits(json, listener.own_limits);
+    json.flag("redirect_https", listener.redirect_https);
+    json.key("trusted_proxies");
+    json.open('[');
+    for (const Cidr& network : listener.trusted_proxies) json.text(network.text());
+    if (listener.trust_unix) json.text("unix");
+    json.close(']');
+    unix_access(json, listener.unix_access);
     json.close('}');
   }
-  json.close(']');
-}
-
-void named(Json& json, std::string_view key, const std::vector<NameValue>& list) {
-  if (list.empty()) return;
-  json.key(key);
-  json.open('{');
-  for (const NameValue& field : list) json.pair(field.name, field.value);
-  json.close('}');
-}
-
-template <class List, class Text>
-void texts(Json& json, std::string_view key, const List& list, Text text) {
-  if (list.empty()) return;
-  json.key(key);
-  json.open('[');
-  for (const auto& item : list) json.text(text(item));
   json.close(']');
 }
 
@@ -149,11 +134,14 @@ void match(Json& json, const Match& match, const Snapshot& snapshot) {
   json.open('{');
   texts(json, "host", match.hosts, [](const HostPattern& host) { return host.text(); });
   if (match.path) json.pair("path", *match.path);
+  else if (match.path_regex) json.pair("path_regex", match.path_regex->pattern());
   else json.pair("path_prefix", match.path_prefix + "/");
   texts(json, "method", match.methods, [](const std::string& method) { return method; });
   named(json, "header", match.headers);
   named(json, "query", match.query);
   texts(json, "listener", match.listeners, [&](size_t index) { return snapshot.listeners.at(index).name; });
+  if (match.scheme) json.pair("scheme", word_text(Level::match, "scheme", static_cast<size_t>(*match.scheme)));
+  texts(json, "client", match.clients, network_text);
   json.close('}');
 }
 
@@ -183,6 +171,38 @@ void action(Json& json, const Action& action, const Snapshot& snapshot) {
   }
 }
 
+void rewrite(Json& json, const Rewrite& rewrite) {
+  if (rewrite.empty()) return;
+  json.key("rewrite");
+  json.open('{');
+  if (rewrite.path_prefix) json.pair("path_prefix", *rewrite.path_prefix + "/");
+  if (rewrite.path_regex) {
+    json.pair("path_regex", rewrite.path_regex->pattern());
+    json.pair("replacement", rewrite.replacement);
+  }
+  if (!rewrite.host.empty()) json.pair("host", rewrite.host);
+  json.close('}');
+}
+
+void edits(Json& json, std::string_view key, const HeaderEdits& edits) {
+  if (edits.empty()) return;
+  json.key(key);
+  json.open('{');
+  texts(json, "remove", edits.remove, [](const std::string& name) { return name; });
+  named(json, "set", edits.set);
+  named(json, "add", edits.add);
+  json.close('}');
+}
+
+void headers(Json& json, const Route& route) {
+  if (route.request_headers.empty() && route.response_headers.empty()) return;
+  json.key("headers");
+  json.open('{');
+  edits(json, "request", route.request_headers);
+  edits(json, "response", route.response_headers);
+  json.close('}');
+}
+
 void routes(Json& json, const Snapshot& snapshot) {
   json.key("routes");
   json.open('[');
@@ -192,6 +212,11 @@ void routes(Json& json, const Snapshot& snapshot) {
     if (route.match) match(json, *route.match, snapshot);
     action(json, route.action, snapshot);
     own_timeouts(json, route.own_timeouts);
+    own_limits(json, route.own_limits);
+    rewrite(json, route.rewrite);
+    headers(json, route);
+    json.flag("via", route.via);
+    json.flag("forwarded", route.forwarded);
     json.close('}');
   }
   json.close(']');
@@ -213,7 +238,10 @@ void upstreams(Json& json, const Snapshot& snapshot) {
     }
     json.close(']');
     json.pair("balance", word_text(Level::upstream, "balance", static_cast<size_t>(upstream.balance)));
+    if (upstream.max_connections == kUnlimited) json.pair("max_connections", std::string_view("unlimited"));
+    else json.pair("max_connections", upstream.max_connections);
     own_timeouts(json, upstream.own_timeouts);
+    own_limits(json, upstream.own_limits);
     json.close('}');
   }
   json.close('}');
@@ -261,6 +289,10 @@ void tests(Json& json, const Snapshot& snapshot) {
   for (const ConfigTest& test : snapshot.tests) {
     json.open('{');
     json.pair("get", test.url);
+    json.pair("method", test.method);
+    named(json, "header", test.headers);
+    if (test.listener) json.pair("listener", snapshot.listeners.at(*test.listener).name);
+    if (!test.client.empty()) json.pair("client", test.client);
     json.key("expect");
     json.open('{');
     if (test.expect.upstream) json.pair("upstream", *test.expect.upstream);
@@ -274,8 +306,16 @@ void tests(Json& json, const Snapshot& snapshot) {
 
 }  // namespace
 
-std::string describe(const Snapshot& snapshot) {
-  Json json;
+bool is_secret_field(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames{"authorization", "proxy-authorization", "cookie", "set-cookie"};
+  constexpr std::array<std::string_view, 6> kParts{"token", "secret", "password", "passwd", "credential", "key"};
+  const auto inside = [&](std::string_view part) { return name.find(part) != name.npos; };
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
+         std::any_of(kParts.begin(), kParts.end(), inside) || name.ends_with("-auth");
+}
+
+std::string describe(const Snapshot& snapshot, Secrets secrets) {
+  Json json(secrets);
   json.open('{');
   json.pair("version", uint64_t{1});
   if (snapshot.workers == 0) json.pair("workers", std::string_view("auto"));
@@ -294,6 +334,7 @@ std::string describe(const Snapshot& snapshot) {
   json.key("admin");
   json.open('{');
   if (snapshot.admin.set) json.pair("bind", snapshot.admin.bind.text());
+  unix_access(json, snapshot.admin.unix_access);
   json.close('}');
   if (snapshot.metrics) {
     json.key("metrics");

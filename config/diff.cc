@@ -90,23 +90,33 @@ bool same_routes(const Snapshot& before, const Snapshot& after) {
     const Route& a = before.routes[i];
     const Route& b = after.routes[i];
     if (a.name != b.name || a.timeouts != b.timeouts || a.own_timeouts != b.own_timeouts) return false;
+    if (a.own_limits != b.own_limits || a.rewrite != b.rewrite || a.request_headers != b.request_headers) return false;
+    if (a.response_headers != b.response_headers || a.via != b.via || a.forwarded != b.forwarded) return false;
     if (!same_match(before, a, after, b) || !same_action(before, a, after, b)) return false;
   }
   return true;
 }
 
-bool same_test(const ConfigTest& a, const ConfigTest& b) { return a.url == b.url && a.expect == b.expect; }
+bool same_test(const Snapshot& before, const ConfigTest& a, const Snapshot& after, const ConfigTest& b) {
+  const auto listener = [](const Snapshot& snapshot, const ConfigTest& test) {
+    return test.listener ? snapshot.listeners.at(*test.listener).name : std::string();
+  };
+  return a.url == b.url && a.expect == b.expect && a.method == b.method && a.headers == b.headers &&
+         a.client == b.client && listener(before, a) == listener(after, b);
+}
 
 }  // namespace
 
 bool same_structure(const Listener& a, const Listener& b) {
   return a.binds == b.binds && a.engine == b.engine && a.protocols == b.protocols && a.own_timeouts == b.own_timeouts &&
-         a.timeouts == b.timeouts;
+         a.timeouts == b.timeouts && a.own_limits == b.own_limits &&
+         a.unix_access == b.unix_access && a.redirect_https == b.redirect_https &&
+         a.trusted_proxies == b.trusted_proxies && a.trust_unix == b.trust_unix;
 }
 
 bool same_structure(const Upstream& a, const Upstream& b) {
   return a.servers == b.servers && a.balance == b.balance && a.own_timeouts == b.own_timeouts &&
-         a.timeouts == b.timeouts;
+         a.timeouts == b.timeouts && a.own_limits == b.own_limits && a.max_connections == b.max_connections;
 }
 
 bool Diff::empty() const {
@@ -133,7 +143,8 @@ Diff diff(const Snapshot& before, const Snapshot& after) {
   setting("log", before.log == after.log);
   setting("shutdown", before.shutdown == after.shutdown);
   const auto& tests = after.tests;
-  setting("tests", std::equal(before.tests.begin(), before.tests.end(), tests.begin(), tests.end(), same_test));
+  setting("tests", std::equal(before.tests.begin(), before.tests.end(), tests.begin(), tests.end(),
+                              [&](const ConfigTest& a, const ConfigTest& b) { return same_test(before, a, after, b); }));
   return out;
 }
 

@@ -27,6 +27,7 @@ std::string_view form(Type type) {
     case Type::bind: return "an address";
     case Type::binds: return "an address or a list of addresses";
     case Type::server: return "an address with port";
+    case Type::networks: return "an address, a network, or a list of them";
     case Type::maps: return "a list of mappings (`- key: value`)";
     case Type::text_or_maps: return "a name, or a list of mappings";
     case Type::texts_or_maps: return "a list";
@@ -90,9 +91,8 @@ std::vector<Placed<std::string>> texts_of(const Node& node, const Row& row, Repo
     wrong_form(node, row, report);
   } else if (node.kind == Node::Kind::scalar) {
     if (auto value = text_of(node, quote(row.key), report)) out.push_back({*value, node.mark});
-  } else if (node.items.empty()) {
-    report.error(node.mark, quote(row.key) + " is an empty list");
-  } else {
+  } else if (node.kind == Node::Kind::sequence) {
+    if (node.items.empty() && !row.may_be_empty) report.error(node.mark, quote(row.key) + " is an empty list");
     for (const Node& item : node.items) {
       if (auto value = text_of(item, "an entry of " + quote(row.key), report)) out.push_back({*value, item.mark});
     }
@@ -184,9 +184,26 @@ const Node* Fields::node(std::string_view key) const {
   return &entry->value;
 }
 
+bool Fields::has(std::string_view key) const { return find_row(level_, key) != nullptr && node(key) != nullptr; }
+
 Mark Fields::mark(std::string_view key) const {
   const Entry* entry = map_ != nullptr ? map_->find(key) : nullptr;
   return entry != nullptr ? entry->value.mark : mark();
+}
+
+bool Fields::boolean(std::string_view key) const {
+  const Row& r = row(key);
+  const bool fallback = r.fallback == "true";
+  const Node* given = node(key);
+  if (given == nullptr) return fallback;
+  if (given->kind != Node::Kind::scalar) {
+    wrong_form(*given, r, report_);
+    return fallback;
+  }
+  auto value = given->quoted ? Parsed<bool>(std::unexpected("is text; a boolean stands without quotes"))
+                             : parse_boolean(given->text);
+  if (!value) wrong_value(*given, r, value.error(), report_);
+  return value.value_or(fallback);
 }
 
 std::optional<uint64_t> Fields::number(std::string_view key) const {
@@ -275,7 +292,9 @@ std::vector<NamedText> Fields::named_texts(std::string_view key) const {
   std::vector<NamedText> out;
   const Node* given = mapping(key);
   if (given == nullptr) return out;
-  if (given->entries.empty()) report_.error(given->mark, quote(key) + " is an empty mapping");
+  if (given->entries.empty() && !row(key).may_be_empty) {
+    report_.error(given->mark, quote(key) + " is an empty mapping");
+  }
   for (const Entry& entry : given->entries) {
     const Node& value = entry.value;
     if (value.broken) continue;

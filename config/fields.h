@@ -33,11 +33,13 @@ class Fields {
 
   bool valid() const { return map_ != nullptr; }         // a mapping stands there
   bool empty() const { return map_ != nullptr && map_->entries.empty(); }
+  bool has(std::string_view key) const;                  // a key of this level, and a value stands there
   bool written(std::string_view key) const { return map_ != nullptr && map_->find(key) != nullptr; }
   Mark mark() const { return map_ != nullptr ? map_->mark : Mark{}; }
   Mark mark(std::string_view key) const;                 // of the value, else of the mapping
   const Node* node(std::string_view key) const;          // null when not written, without a value, or reported already
 
+  bool boolean(std::string_view key) const;
   std::optional<uint64_t> number(std::string_view key) const;   // count, size; auto is 0, unlimited is kUnlimited
   std::optional<Milliseconds> duration(std::string_view key) const;
   size_t word(std::string_view key) const;                      // its place among the row's words

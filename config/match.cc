@@ -18,17 +18,10 @@ bool is_unreserved(int c) {
 }
 
 // Requests are compared in their normal form, so a path in another form would never match. Returns what is wrong.
-std::string path_fault(const std::string& path) {
-  if (!path.starts_with("/")) return "must begin with `/`";
+std::string match_fault(const std::string& path) {
   if (path.find_first_of("?#") != path.npos) return "is more than a path; `query` matches what follows the `?`";
-  constexpr std::string_view kAllowed = "-._~!$&'()*+,;=:@/%";
-  for (size_t i = 0; i < path.size(); ++i) {
-    const char c = path[i];
-    if (!is_unreserved(static_cast<unsigned char>(c)) && kAllowed.find(c) == kAllowed.npos) {
-      return "has characters that stand percent-encoded in a request; write them so";
-    }
-    if (c != '%') continue;
-    if (i + 2 >= path.size() || !is_hex(path[i + 1]) || !is_hex(path[i + 2])) return "has a `%` without two hex digits";
+  if (std::string fault = path_fault(path); !fault.empty()) return fault;
+  for (size_t i = 0; (i = path.find('%', i)) != path.npos; ++i) {
     const std::string escape = path.substr(i, 3);
     if (is_unreserved(std::stoi(escape.substr(1), nullptr, 16))) {
       return "can never match: requests are compared with " + quote(escape) + " decoded; write the character itself";
@@ -44,7 +37,7 @@ std::string path_fault(const std::string& path) {
 std::optional<std::string> read_path(Draft& draft, const Fields& fields, std::string_view key) {
   auto path = fields.text(key);
   if (!path) return std::nullopt;
-  const std::string fault = path_fault(*path);
+  const std::string fault = match_fault(*path);
   if (fault.empty()) return path;
   draft.report.error(fields.mark(key), std::string(key) + ": " + quote(*path) + " " + fault);
   return std::nullopt;
@@ -100,11 +93,59 @@ bool under(const std::string& path, const std::string& prefix) {
 
 bool path_covered(const Match& wide, const Match& narrow) {
   if (wide.path) return narrow.path == wide.path;
+  if (wide.path_regex) {
+    return narrow.path ? wide.path_regex->matches(*narrow.path) : narrow.path_regex == wide.path_regex;
+  }
   if (wide.path_prefix.empty()) return true;
   return under(narrow.path ? *narrow.path : narrow.path_prefix, wide.path_prefix);
 }
 
+bool clients_covered(const std::vector<Cidr>& narrow, const std::vector<Cidr>& wide) {
+  if (wide.empty()) return true;
+  return !narrow.empty() && std::all_of(narrow.begin(), narrow.end(), [&](const Cidr& one) {
+    return std::any_of(wide.begin(), wide.end(), [&](const Cidr& other) { return other.covers(one); });
+  });
+}
+
+void read_paths(Draft& draft, const Fields& fields, Match& match) {
+  match.path = read_path(draft, fields, "path");
+  match.path_prefix = read_path(draft, fields, "path_prefix").value_or("");
+  if (match.path_prefix.ends_with("/")) match.path_prefix.pop_back();
+  match.path_regex = read_regex(draft, fields);
+  std::vector<std::string_view> given;
+  for (std::string_view key : {"path", "path_prefix", "path_regex"}) {
+    if (fields.written(key)) given.push_back(key);
+  }
+  if (given.size() < 2) return;
+  draft.report.error(fields.mark(given[1]), "a match has either " + quote(given[0]) + " or " + quote(given[1]));
+}
+
 }  // namespace
+
+std::string path_fault(const std::string& path) {
+  if (!path.starts_with("/")) return "must begin with `/`";
+  if (path.find_first_of("?#") != path.npos) return "is more than a path";
+  constexpr std::string_view kAllowed = "-._~!$&'()*+,;=:@/%";
+  for (size_t i = 0; i < path.size(); ++i) {
+    const char c = path[i];
+    if (!is_unreserved(static_cast<unsigned char>(c)) && kAllowed.find(c) == kAllowed.npos) {
+      return "has characters that stand percent-encoded in a request; write them so";
+    }
+    if (c == '%' && (i + 2 >= path.size() || !is_hex(path[i + 1]) || !is_hex(path[i + 2]))) {
+      return "has a `%` without two hex digits";
+    }
+  }
+  return "";
+}
+
+std::optional<PathRegex> read_regex(Draft& draft, const Fields& fields) {
+  auto pattern = fields.text("path_regex");
+  if (!pattern) return std::nullopt;
+  auto regex = PathRegex::compile(*pattern);
+  if (regex) return std::move(*regex);
+  draft.report.error(fields.mark("path_regex"), "path_regex: " + quote(*pattern) + " " + regex.error());
+  return std::nullopt;
+}
 
 Match build_match(Draft& draft, const Fields& fields) {
   Match match;
@@ -116,12 +157,7 @@ Match build_match(Draft& draft, const Fields& fields) {
     if (host) match.hosts.push_back(std::move(*host));
     else draft.report.error(mark, "host: " + quote(text) + " " + host.error());
   }
-  match.path = read_path(draft, fields, "path");
-  match.path_prefix = read_path(draft, fields, "path_prefix").value_or("");
-  if (match.path_prefix.ends_with("/")) match.path_prefix.pop_back();
-  if (fields.written("path") && fields.written("path_prefix")) {
-    draft.report.error(fields.mark("path_prefix"), "a match has either `path` or `path_prefix`");
-  }
+  read_paths(draft, fields, match);
   read_methods(draft, fields, match);
   read_headers(draft, fields, match);
   read_query(draft, fields, match);
@@ -129,6 +165,8 @@ Match build_match(Draft& draft, const Fields& fields) {
     auto index = resolve(draft, name, draft.listener_index, "listener");
     if (index && !contains(match.listeners, *index)) match.listeners.push_back(*index);
   }
+  if (fields.written("scheme")) match.scheme = static_cast<Scheme>(fields.word("scheme"));
+  match.clients = read_networks(draft, fields, "client");
   return match;
 }
 
@@ -141,7 +179,8 @@ bool covers(const Match& wide, const Match& narrow, size_t listeners) {
                      (!narrow.hosts.empty() && std::all_of(narrow.hosts.begin(), narrow.hosts.end(), covered));
   const bool methods = wide.methods.empty() || (!narrow.methods.empty() && all_in(narrow.methods, wide.methods));
   const bool all_listeners = wide.listeners.empty() || wide.listeners.size() == listeners;
-  return hosts && path_covered(wide, narrow) && methods && all_in(wide.headers, narrow.headers) &&
+  return hosts && path_covered(wide, narrow) && methods && (!wide.scheme || wide.scheme == narrow.scheme) &&
+         clients_covered(narrow.clients, wide.clients) && all_in(wide.headers, narrow.headers) &&
          all_in(wide.query, narrow.query) &&
          (all_listeners || (!narrow.listeners.empty() && all_in(narrow.listeners, wide.listeners)));
 }

@@ -30,7 +30,7 @@ std::string fault_of(const RE2& program) {
     case RE2::ErrorRepeatArgument: return "repeats nothing" + at + "; a `\\` before it takes it as it is";
     case RE2::ErrorRepeatOp: return "repeats a repetition" + at;
     case RE2::ErrorRepeatSize: return "repeats something too often" + at + "; at most 1000 times";
-    case RE2::ErrorBadCharRange: return "has a range that ends before it begins" + at;
+    case RE2::ErrorBadCharRange: return "has a range that ends before it begins, or an unknown class" + at;
     case RE2::ErrorBadCharClass: return "has an unknown class of characters" + at;
     case RE2::ErrorBadNamedCapture: return "has a group with an invalid name" + at;
     case RE2::ErrorPatternTooLarge: return "is too large once compiled";
@@ -79,6 +79,7 @@ bool PathRegex::replace(std::string_view path, std::string_view replacement, std
     return false;
   }
   const auto begin = static_cast<size_t>(found[0].data() - path.data());
+  const size_t start = out.size();
   out.append(path.substr(0, begin));
   for (size_t i = 0; i < replacement.size(); ++i) {
     if (replacement[i] != '$' || i + 1 == replacement.size()) {
@@ -94,6 +95,7 @@ bool PathRegex::replace(std::string_view path, std::string_view replacement, std
     out.append(group.data() == nullptr ? "" : group.data(), group.size());
   }
   out.append(path.substr(begin + found[0].size()));
+  if (out.size() == start || out[start] != '/') out.insert(start, 1, '/');
   return true;
 }
 

@@ -19,7 +19,7 @@ class PathRegex {
   size_t groups() const noexcept;                            // `(...)` in it that capture
   bool matches(std::string_view path) const noexcept;        // found anywhere in it; `^` and `$` tie it to the ends
   // Appends `path` to `out`, with what is found first replaced; false and nothing appended when nothing is found.
-  // `$0` is all that was found, `$1` to `$9` are groups, `$$` is `$`.
+  // `$0` is all that was found, `$1` to `$9` are groups, `$$` is `$`. What comes out begins with "/" in any case.
   bool replace(std::string_view path, std::string_view replacement, std::string& out) const;
 
   // What is wrong with a replacement for this pattern, in words that follow "`REPLACEMENT` "; "" when nothing is.

@@ -15,7 +15,7 @@ constexpr uint64_t kGi = 1024 * kMi;
 
 constexpr Row row(Level level, std::string_view key, Type type, Need need, std::string_view fallback,
                   std::string_view doc) {
-  return {level, key, type, need, fallback, "", "", Level::none, 0, 0, doc};
+  return {level, key, type, need, fallback, "", "", Level::none, 0, 0, false, doc};
 }
 constexpr Row must(Level level, std::string_view key, Type type, std::string_view doc) {
   return row(level, key, type, Need::required, "", doc);
@@ -32,6 +32,10 @@ constexpr Row later(Level level, std::string_view key, Type type, std::string_vi
 constexpr Row in(Row made, uint64_t min, uint64_t max) {
   made.min = min;
   made.max = max;
+  return made;
+}
+constexpr Row may_be_empty(Row made) {
+  made.may_be_empty = true;
   return made;
 }
 constexpr Row words(Row made, std::string_view words, std::string_view later_words = "") {
@@ -64,7 +68,13 @@ constexpr auto kRows = std::to_array<Row>({
     child(may(L::top, "shutdown", T::map, "{}", "How the daemon ends."), L::shutdown),
     child(may(L::top, "tests", T::maps, "[]", "Requests and what must come of them; run by check and before a reload."),
           L::test),
-    later(L::top, "defaults", T::any, "Values for keys of routes."),
+    child(may(L::top, "defaults", T::map, "{}", "What routes have that do not say otherwise."), L::defaults),
+
+    may(L::defaults, "via", T::boolean, "false", "As in a route."),
+    may(L::defaults, "forwarded", T::boolean, "false", "As in a route."),
+    later(L::defaults, "compress", T::any, "Compression."),
+    later(L::defaults, "errors", T::any, "Error pages."),
+    later(L::defaults, "trace", T::word, "Trace context.", "pass", "pass start"),
 
     // ---- listeners
     may(L::listener, "name", T::text, "(the text of the first bind)", "For messages, metrics and `match.listener`."),
@@ -74,11 +84,25 @@ constexpr auto kRows = std::to_array<Row>({
           "adaptive epoll io_uring"),
     words(may(L::listener, "protocols", T::words, "[h1]", "What clients may speak."), "h1", "h2 h3"),
     child(may(L::listener, "timeouts", T::map, "{}", "Time limits of this listener."), L::timeouts),
+    child(may(L::listener, "limits", T::map, "{}", "Limits of the requests on this listener."), L::listener_limits),
+    may(L::listener, "redirect_https", T::boolean, "false",
+        "Answer every request with 308 to https, but for ACME challenges."),
+    may_be_empty(may(L::listener, "trusted_proxies", T::networks, "[]",
+                     "Addresses, networks and `unix`: whose X-Forwarded-* and Forwarded fields are believed.")),
+    child(may(L::listener, "unix", T::map, "(as the process makes them)", "Who may connect to its unix sockets."),
+          L::unix_file),
     later(L::listener, "tls", T::any, "TLS."),
-    later(L::listener, "redirect_https", T::boolean, "Send clients to https.", "false"),
     later(L::listener, "proxy_protocol", T::word, "Expect the PROXY protocol.", "none", "none accept require"),
-    later(L::listener, "trusted_proxies", T::any, "Whose X-Forwarded-For is believed."),
     later(L::listener, "alt_svc", T::any, "The Alt-Svc field."),
+
+    in(may(L::listener_limits, "request_head", T::size, "(as at the top)", "Over it 431 (the request line alone: 414)."),
+       kKi, kMi),
+    in(may(L::listener_limits, "header_count", T::count, "(as at the top)", "Over it 431."), 1, 256),
+    words(may(L::listener_limits, "request_body", T::size, "(as at the top)", "Over it 413."), "unlimited"),
+
+    may(L::unix_file, "mode", T::text, "(by the umask)", "Permission bits in octal, such as `0660`."),
+    may(L::unix_file, "user", T::text, "(the daemon's)", "Who owns the file: a name or a number."),
+    may(L::unix_file, "group", T::text, "(the daemon's)", "Its group: a name or a number."),
 
     // ---- routes
     may(L::route, "name", T::text, "(its host and path)", "For messages, logs and metrics."),
@@ -89,8 +113,12 @@ constexpr auto kRows = std::to_array<Row>({
     child(may(L::route, "respond", T::map, "", "Answer at once."), L::respond),
     child(may(L::route, "redirect", T::map, "", "Send the client elsewhere."), L::redirect),
     child(may(L::route, "timeouts", T::map, "{}", "Time limits of this route; they win over all others."), L::timeouts),
-    later(L::route, "rewrite", T::any, "Change the path or host on the way."),
-    later(L::route, "headers", T::any, "Change header fields on the way."),
+    child(may(L::route, "limits", T::map, "{}", "Limits of the messages on this route."), L::route_limits),
+    child(may(L::route, "rewrite", T::map, "(nothing changes)", "Change the path or the host on the way to the origin."),
+          L::rewrite),
+    child(may(L::route, "headers", T::map, "{}", "Change header fields on the way."), L::headers),
+    may(L::route, "via", T::boolean, "false", "Add a Via field to requests and answers."),
+    may(L::route, "forwarded", T::boolean, "false", "Send Forwarded (RFC 7239) beside X-Forwarded-*."),
     later(L::route, "retry", T::any, "Try again elsewhere."),
     later(L::route, "websocket", T::any, "WebSocket."),
     later(L::route, "connect", T::any, "CONNECT tunnels."),
@@ -100,22 +128,38 @@ constexpr auto kRows = std::to_array<Row>({
     later(L::route, "errors", T::any, "Error pages."),
     later(L::route, "hedge", T::any, "Hedged requests."),
     later(L::route, "trace", T::word, "Trace context.", "pass", "pass start"),
-    later(L::route, "via", T::boolean, "The Via field.", "false"),
-    later(L::route, "forwarded", T::boolean, "The Forwarded field.", "false"),
 
     may(L::match, "host", T::texts, "(any)", "Exact, or `*.example.com`; one or a list."),
     may(L::match, "path", T::text, "(any)", "The exact path."),
     may(L::match, "path_prefix", T::text, "(any)", "Whole segments: `/api` is /api and /api/x, not /apis."),
+    may(L::match, "path_regex", T::text, "(any)",
+        "A pattern that is found anywhere in the path; `^` and `$` tie it to the ends."),
     may(L::match, "method", T::texts, "(any)", "One or a list, case-sensitive."),
     may(L::match, "header", T::named_texts, "(any)", "Fields and their exact values."),
     may(L::match, "query", T::named_texts, "(any)", "Query parameters and their values, as they stand in the URL."),
     may(L::match, "listener", T::texts, "(any)", "The name of a listener, or a list."),
-    later(L::match, "path_regex", T::any, "A pattern for the path."),
-    later(L::match, "scheme", T::any, "http or https."),
-    later(L::match, "client", T::any, "Client addresses."),
+    words(may(L::match, "scheme", T::word, "(any)", "What the client speaks: the listener's, or what a trusted proxy "
+                                                    "says in X-Forwarded-Proto."),
+          "http https"),
+    may(L::match, "client", T::networks, "(any)", "Addresses and networks; the client as `trusted_proxies` finds it."),
 
     must(L::target, "upstream", T::text, "Its name."),
     in(may(L::target, "weight", T::count, "1", "Its share among the weights of the list."), 0, 1'000'000),
+
+    may(L::rewrite, "path_prefix", T::text, "", "Takes the place of the `path_prefix` that the route matches."),
+    may(L::rewrite, "path_regex", T::text, "", "What this pattern finds first in the path is replaced."),
+    may(L::rewrite, "replacement", T::text, "", "By what: `$1` to `$9` are the pattern's groups, `$0` is all that was "
+                                                "found, `$$` is `$`."),
+    may(L::rewrite, "host", T::text, "(as the client sent it)", "The host that the origin is asked for."),
+
+    child(may(L::headers, "request", T::map, "{}", "On the way to the origin."), L::edits),
+    child(may(L::headers, "response", T::map, "{}", "On the way to the client."), L::edits),
+    may_be_empty(may(L::edits, "remove", T::texts, "[]", "Names of fields to leave out.")),
+    may_be_empty(may(L::edits, "set", T::named_texts, "{}", "Fields that take the place of all those of their name.")),
+    may_be_empty(may(L::edits, "add", T::named_texts, "{}", "Fields beside those that are there.")),
+
+    words(may(L::route_limits, "request_body", T::size, "(as in the listener)", "Over it 413."), "unlimited"),
+    in(may(L::route_limits, "response_head", T::size, "(as in the upstream)", "Over it 502."), kKi, kMi),
 
     in(may(L::respond, "status", T::count, "200", "The status of the answer."), 200, 599),
     may(L::respond, "body", T::text, "\"\"", "The body of the answer."),
@@ -126,15 +170,20 @@ constexpr auto kRows = std::to_array<Row>({
     child(must(L::upstream, "servers", T::texts_or_maps, "`\"10.0.0.5:8080\"`, `\"app.internal:8080\"`, "
                                                          "`\"unix:/run/app.sock\"`, or maps with a weight."),
           L::server),
-    words(may(L::upstream, "balance", T::word, "round_robin", "Which server is next."), "round_robin",
-          "least_requests p2c_ewma random hash sticky"),
+    words(may(L::upstream, "balance", T::word, "round_robin", "Which server is next: in turn, the one with the fewest "
+                                                           "requests under way, or any; all by weight."),
+          "round_robin least_requests random", "p2c_ewma hash sticky"),
     words(may(L::upstream, "protocol", T::word, "h1", "What is spoken to the servers."), "h1", "h2 auto"),
     child(may(L::upstream, "timeouts", T::map, "{}", "Time limits of this upstream."), L::timeouts),
+    child(may(L::upstream, "limits", T::map, "{}", "Limits of the answers of this upstream."), L::upstream_limits),
+    in(words(may(L::upstream, "max_connections", T::count, "unlimited",
+                 "Connections to all its servers together, for the process; over it 503."),
+             "unlimited"),
+       1, 100'000'000),
     later(L::upstream, "tls", T::any, "TLS to the servers."),
     later(L::upstream, "health", T::any, "Health checks."),
     later(L::upstream, "outlier", T::any, "Ejecting servers that fail."),
     later(L::upstream, "retry", T::any, "Try again elsewhere."),
-    later(L::upstream, "max_connections", T::any, "Connections to the upstream."),
     later(L::upstream, "queue", T::any, "Waiting for a connection."),
     later(L::upstream, "concurrency", T::any, "Requests at once."),
     later(L::upstream, "hedge", T::any, "Hedged requests."),
@@ -144,6 +193,8 @@ constexpr auto kRows = std::to_array<Row>({
     in(may(L::server, "weight", T::count, "1", "Its share; 0 gets nothing."), 0, 65'535),
     later(L::server, "tier", T::any, "Backup servers."),
     later(L::server, "max_connections", T::any, "Connections to the server."),
+    in(may(L::upstream_limits, "response_head", T::size, "(as at the top)", "Over it 502, the header named in the log."),
+       kKi, kMi),
 
     // ---- timeouts: `0s` switches one off
     may(L::timeouts, "client_header", T::duration, "10s", "The whole request head, absolute; answers 408."),
@@ -191,6 +242,7 @@ constexpr auto kRows = std::to_array<Row>({
 
     // ---- the rest
     may(L::admin, "bind", T::bind, "unix:/run/weir/admin.sock", "A unix socket."),
+    child(may(L::admin, "unix", T::map, "(as the process makes it)", "Who may connect to it."), L::unix_file),
     later(L::admin, "token", T::any, "A file with the token for TCP."),
     must(L::metrics, "bind", T::bind, "Where /metrics, /healthz and /readyz are served."),
     words(may(L::log, "level", T::word, "info", "What is logged: this and what is graver."), "debug info warn error"),
@@ -202,6 +254,10 @@ constexpr auto kRows = std::to_array<Row>({
     may(L::shutdown, "delay", T::duration, "0s", "/readyz says 503 for so long while connections are still accepted."),
     may(L::shutdown, "grace", T::duration, "10s", "How long running exchanges may take to end."),
     must(L::test, "get", T::text, "The URL."),
+    may(L::test, "method", T::text, "GET", "The method of the request."),
+    may(L::test, "header", T::named_texts, "{}", "Fields that the request carries."),
+    may(L::test, "listener", T::text, "(by the URL's port)", "The listener that takes it."),
+    may(L::test, "client", T::text, "(unknown)", "The client's address."),
     child(must(L::test, "expect", T::map, "What must come of it; at least one key."), L::expect),
     may(L::expect, "upstream", T::text, "", "The upstream it goes to (one of them, where there are weights)."),
     may(L::expect, "route", T::text, "", "The route that takes it."),
@@ -251,12 +307,24 @@ const Row* find_row(Level level, std::string_view key) {
 }
 
 std::string_view level_phrase(Level level) {
-  constexpr std::array<std::string_view, 20> kPhrases{
-      "nowhere", "at the top level", "in a listener", "in a route", "in `match`", "in a weighted target",
-      "in `respond`", "in `redirect`", "in an upstream", "in a server", "in `timeouts`", "in `limits`", "in `pipe`",
-      "in `admin`", "in `metrics`", "in `log`", "in `access`", "in `shutdown`", "in a test", "in `expect`"};
+  constexpr std::array<std::string_view, kLevels> kPhrases{
+      "nowhere", "at the top level", "in `defaults`", "in a listener", "in the `limits` of a listener", "in `unix`",
+      "in a route", "in `match`", "in a weighted target", "in `rewrite`", "in `headers`",
+      "in the changes of header fields", "in `respond`", "in `redirect`", "in the `limits` of a route", "in an upstream",
+      "in the `limits` of an upstream", "in a server", "in `timeouts`", "in `limits`", "in `pipe`", "in `admin`",
+      "in `metrics`", "in `log`", "in `access`", "in `shutdown`", "in a test", "in `expect`"};
   return kPhrases.at(static_cast<size_t>(level));
 }
+
+std::string_view level_name(Level level) {
+  constexpr std::array<std::string_view, kLevels> kNames{
+      "none", "top", "defaults", "listener", "listener_limits", "unix", "route", "match", "target", "rewrite", "headers",
+      "header_edits", "respond", "redirect", "route_limits", "upstream", "upstream_limits", "server", "timeouts",
+      "limits", "pipe", "admin", "metrics", "log", "access", "shutdown", "test", "expect"};
+  return kNames.at(static_cast<size_t>(level));
+}
+
+std::string_view actions() { return "to respond redirect"; }
 
 std::vector<std::string_view> split_words(std::string_view words) {
   std::vector<std::string_view> out;

@@ -15,8 +15,9 @@ namespace weir::config {
 
 // A mapping with a set of keys of its own.
 enum class Level : uint8_t {
-  none, top, listener, route, match, target, respond, redirect, upstream, server, timeouts, limits, pipe, admin,
-  metrics, log, access, shutdown, test, expect
+  none, top, defaults, listener, listener_limits, unix_file, route, match, target, rewrite, headers, edits, respond,
+  redirect, route_limits, upstream, upstream_limits, server, timeouts, limits, pipe, admin, metrics, log, access,
+  shutdown, test, expect
 };
 
 enum class Type : uint8_t {
@@ -31,6 +32,7 @@ enum class Type : uint8_t {
   bind,           // a numeric or unix address to listen on
   binds,          // one or a list of them
   server,         // an address to connect to
+  networks,       // one or a list of addresses and networks
   map,            // with the keys of `child`
   maps,           // a list of those
   text_or_maps,   // a text, or a list of maps
@@ -55,12 +57,17 @@ struct Row {
   Level child;
   uint64_t min;                  // count, size (bytes), duration (ms); max 0: no limit
   uint64_t max;
+  bool may_be_empty;             // a list or mapping that may be written without anything in it
   std::string_view doc;
 };
+
+inline constexpr size_t kLevels = static_cast<size_t>(Level::expect) + 1;
 
 std::span<const Row> schema();
 const Row* find_row(Level level, std::string_view key);
 std::string_view level_phrase(Level level);       // "at the top level", "in a listener"
+std::string_view level_name(Level level);         // "top", "listener": for the JSON Schema
+std::string_view actions();                       // the keys of which a route has exactly one
 std::vector<std::string_view> split_words(std::string_view words);
 
 // The candidate that `text` is most likely a slip of; nothing when none is near.

@@ -51,6 +51,7 @@ void expand_text(Node& node, const Environment& environment, Report& report) {
     from = end + 1;
   }
   node.text = out.append(node.text, from);
+  node.quoted = false;   // quotes around `${PORT}` are there for YAML's sake; the value may be a number
 }
 
 void expand(Node& node, const Environment& environment, Report& report) {

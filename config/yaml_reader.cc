@@ -5,6 +5,7 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <sstream>
@@ -17,9 +18,16 @@ struct Stop {};   // thrown to leave yaml-cpp after a problem that makes reading
 
 class Builder final : public YAML::EventHandler {
  public:
-  Builder(uint32_t file, Report& report) : file_(file), report_(report) {}
+  // end: behind the last character of the text.
+  Builder(Mark end, Report& report) : end_(end), report_(report) {}
 
   std::optional<Node>& root() { return root_; }
+
+  // yaml-cpp sees what is missing at the end on a line that the text does not have.
+  Mark at(const YAML::Mark& mark) const {
+    const auto line = static_cast<uint32_t>(mark.line + 1);
+    return line > end_.line ? end_ : Mark{end_.file, line, static_cast<uint32_t>(mark.column + 1)};
+  }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ < 2) return;
@@ -85,10 +93,6 @@ class Builder final : public YAML::EventHandler {
     Node node;
     size_t nodes;
   };
-
-  Mark at(const YAML::Mark& mark) const {
-    return {file_, static_cast<uint32_t>(mark.line + 1), static_cast<uint32_t>(mark.column + 1)};
-  }
 
   void count(size_t nodes, Mark mark) {
     if (nodes <= kNodesMax - nodes_) {
@@ -184,7 +188,7 @@ class Builder final : public YAML::EventHandler {
     }
   }
 
-  uint32_t file_;
+  Mark end_;
   Report& report_;
   size_t nodes_ = 0;
   uint32_t documents_ = 0;
@@ -212,6 +216,14 @@ std::string in_plain_words(const std::string& message) {
   return message;
 }
 
+Mark end_of(std::string_view text, uint32_t file) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  const size_t before = text.rfind('\n');
+  const size_t from = before == text.npos ? 0 : before + 1;
+  return {file, static_cast<uint32_t>(std::count(text.begin(), text.end(), '\n') + 1),
+          static_cast<uint32_t>(text.size() - from + 1)};
+}
+
 }  // namespace
 
 std::optional<Node> read_yaml(std::string_view text, uint32_t file, Report& report) {
@@ -220,7 +232,7 @@ std::optional<Node> read_yaml(std::string_view text, uint32_t file, Report& repo
     report.error({file, 0, 0}, "contains a zero byte: this is no text file");
     return std::nullopt;
   }
-  Builder builder(file, report);
+  Builder builder(end_of(text, file), report);
   try {
     // yaml-cpp takes a quote that is never closed when the file ends in a line end; the document's end mark stops that.
     std::istringstream stream{std::string(text) + (text.ends_with('\n') ? "...\n" : "\n...\n")};
@@ -230,10 +242,7 @@ std::optional<Node> read_yaml(std::string_view text, uint32_t file, Report& repo
   } catch (const Stop&) {
     return std::nullopt;
   } catch (const YAML::Exception& error) {
-    const Mark mark = error.mark.is_null() ? top
-                                           : Mark{file, static_cast<uint32_t>(error.mark.line + 1),
-                                                  static_cast<uint32_t>(error.mark.column + 1)};
-    report.error(mark, "not valid YAML: " + in_plain_words(error.msg));
+    report.error(error.mark.is_null() ? top : builder.at(error.mark), "not valid YAML: " + in_plain_words(error.msg));
     return std::nullopt;
   }
   if (!builder.root() || builder.root()->kind == Node::Kind::null) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/load.h"
+#include "config/schema_json.h"
 #include "daemon/commands.h"
 #include "daemon/config_tests.h"
 #include "daemon/signals.h"
@@ -94,6 +95,7 @@ int command_line(int argc, char** argv) {
   app.add_flag("-t", test, "the same as check");
   CLI::App* run = app.add_subcommand("run", "serve, in the foreground");
   CLI::App* checking = app.add_subcommand("check", "read the configuration and print everything that is wrong with it");
+  CLI::App* schema = app.add_subcommand("schema", "print the JSON Schema of the configuration");
   CLI::App* version = app.add_subcommand("version", "print the version");
   common(run);
   common(checking);
@@ -106,6 +108,10 @@ int command_line(int argc, char** argv) {
   }
   if (version->parsed()) {
     puts("weir " WEIR_VERSION);
+    return kExitOk;
+  }
+  if (schema->parsed()) {
+    fputs(weir::config::schema_json().c_str(), stdout);
     return kExitOk;
   }
   if (checking->parsed() || test) return check(path, quiet);

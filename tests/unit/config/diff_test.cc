@@ -90,6 +90,29 @@ TEST_CASE("upstreams: by structure, not by name") {
   CHECK(removed.upstreams[2].before == 2);
 }
 
+TEST_CASE("every key of a listener, an upstream and a route counts") {
+  for (const char* key : {"redirect_https: true", "trusted_proxies: [unix]", "trusted_proxies: [::1]",
+                          "limits: {header_count: 3}"}) {
+    CAPTURE(key);
+    const Diff d = after("bind: \":80\"", "bind: \":80\", " + std::string(key));
+    CHECK(d.listeners[0].change == Change::changed);
+    CHECK(d.listeners[1].change == Change::unchanged);
+  }
+  for (const char* key : {"balance: random", "max_connections: 3", "limits: {response_head: 3KiB}"}) {
+    CAPTURE(key);
+    CHECK(after("[\"h:1\"]", "[\"h:1\"], " + std::string(key)).upstreams[0].change == Change::changed);
+  }
+  for (const char* key : {"rewrite: {host: x}", "headers: {request: {remove: x}}", "headers: {response: {remove: x}}",
+                          "via: true", "forwarded: true", "limits: {request_body: 3KiB}"}) {
+    CAPTURE(key);
+    CHECK(after("to: b", "to: b, " + std::string(key)).routes);
+  }
+  for (const char* key : {"scheme: http", "client: 10.0.0.0/8"}) {
+    CAPTURE(key);
+    CHECK(after("path: /x", "path: /x, " + std::string(key)).routes);
+  }
+}
+
 TEST_CASE("routes and settings") {
   CHECK(after("path: /x", "path: /y").routes);
   CHECK(after("listener: two", "listener: one").routes);

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "config/describe.h"
+#include "config/diff.h"
 #include "config/schema.h"
 #include "config/values.h"
 #include "tests/unit/config/support.h"
@@ -249,17 +250,91 @@ TEST_CASE("one size fixes the pipe; unlimited and auto are words") {
   CHECK(snapshot_of(kListener + "workers: auto\n").workers == 0);
 }
 
+TEST_CASE("what a route changes, and whom a listener believes") {
+  const Snapshot s = snapshot_of(R"yaml(version: 1
+listeners:
+  - {name: web, bind: ":80", trusted_proxies: [10.0.0.0/8, unix, "::1"], redirect_https: true, limits: {header_count: 9}}
+  - {bind: "unix:/x", unix: {mode: 640, user: u, group: "7"}}
+defaults: {via: true}
+routes:
+  - match: {path_prefix: /api/, client: 10.1.0.0/16, scheme: https}
+    to: a
+    rewrite: {path_prefix: /v2/, host: App.Internal:81}
+    headers: {request: {set: {X-A: "1"}, add: {x-b: ""}, remove: X-C}, response: {remove: [server]}}
+    limits: {request_body: 1KiB}
+    forwarded: true
+    via: false
+  - {match: {path_prefix: /, method: GET}, to: a, rewrite: {path_prefix: /}}
+  - {match: {path_regex: "^/x"}, to: a, rewrite: {path_regex: "^/(x)", replacement: /$1/y}}
+upstreams:
+  a: {servers: ["h:1"], balance: random, max_connections: 7, limits: {response_head: 2KiB}}
+limits: {request_body: 5KiB, response_head: 3KiB}
+admin: {unix: {mode: "0600"}}
+tests: [{get: "http://x/", method: PUT, header: {A: b}, client: "[::1]", listener: web, expect: {status: 404}}]
+)yaml");
+  const Listener& web = s.listeners[0];
+  CHECK(web.redirect_https);
+  CHECK(web.trust_unix);
+  CHECK(web.trusted_proxies == std::vector{parse_cidr("10.0.0.0/8").value(), parse_cidr("::1").value()});
+  CHECK(web.limits.header_count == 9);
+  CHECK(web.limits.request_body_bytes == 5120);
+  CHECK(s.listeners[1].unix_access == UnixAccess{0640, "u", "7"});
+  CHECK_FALSE(s.listeners[1].redirect_https);
+  const Route& api = s.routes[0];
+  CHECK(api.match->clients == std::vector{parse_cidr("10.1.0.0/16").value()});
+  CHECK(api.match->scheme == Scheme::https);
+  CHECK(api.rewrite == Rewrite{"/v2", {}, "", "app.internal:81"});
+  CHECK(api.request_headers == HeaderEdits{{"x-c"}, {{"x-a", "1"}}, {{"x-b", ""}}});
+  CHECK(api.response_headers == HeaderEdits{{"server"}, {}, {}});
+  CHECK(api.forwarded);
+  CHECK_FALSE(api.via);
+  CHECK(s.routes[1].via);   // of defaults
+  CHECK(s.routes[1].rewrite.path_prefix == "");
+  CHECK(s.routes[2].name == "~^/x");
+  REQUIRE(s.routes[2].rewrite.path_regex.has_value());
+  CHECK(s.routes[2].rewrite.path_regex->pattern() == "^/(x)");
+  CHECK(s.routes[2].rewrite.replacement == "/$1/y");
+  CHECK(s.upstreams[0].balance == Balance::random);
+  CHECK(s.upstreams[0].max_connections == 7);
+  CHECK(s.admin.unix_access == UnixAccess{0600, "", ""});
+  CHECK_FALSE(s.admin.set);
+  REQUIRE(s.tests.size() == 1);
+  CHECK(s.tests[0].method == "PUT");
+  CHECK(s.tests[0].headers == std::vector<NameValue>{{"a", "b"}});
+  CHECK(s.tests[0].client == "::1");
+  CHECK(s.tests[0].listener == 0);
+
+  // The closest wins, value by value.
+  const Limits on_route = exchange_limits(s, web, &s.upstreams[0], api);
+  CHECK(on_route.request_body_bytes == 1024);      // the route's
+  CHECK(on_route.response_head_bytes == 2048);     // the upstream's
+  CHECK(on_route.header_count == 9);               // the listener's
+  CHECK(exchange_limits(s, s.listeners[1], nullptr, s.routes[1]) == s.limits);
+}
+
+TEST_CASE("what a variable holds may be of any kind, quoted for YAML's sake or not") {
+  FakeWorld world;
+  world.variables = {{"N", "3"}, {"B", "true"}, {"T", "5s"}};
+  const Snapshot s = snapshot_of("version: 1\nlisteners: [{bind: \":80\", redirect_https: \"${B}\"}]\nworkers: \"${N}\"\n"
+                                 "timeouts: {write: \"${T}\"}\n", world);
+  CHECK(s.workers == 3);
+  CHECK(s.listeners[0].redirect_https);
+  CHECK(s.timeouts.write == 5s);
+}
+
 TEST_CASE("names that nobody gave") {
   const Snapshot s = snapshot_of(kListener + kUpstream + R"(routes:
   - {to: a, match: {path_prefix: /a, method: GET}}
   - {to: a, match: {path_prefix: /a, method: PUT}}
   - {to: a, match: {host: "*.x", path: /b}}
   - {to: a, match: {method: GET}}
+  - {to: a, match: {path: /)" + std::string(200, 'x') + R"(}}
   - {to: a}
 )");
   std::vector<std::string> names;
   for (const Route& route : s.routes) names.push_back(route.name);
-  CHECK(names == std::vector<std::string>{"/a/*", "/a/* #2", "*.x/b", "route-4", "fallback"});
+  CHECK(names == std::vector<std::string>{"/a/*", "/a/* #2", "*.x/b", "route-4", "/" + std::string(99, 'x') + "...",
+                                          "fallback"});
 }
 
 TEST_CASE("an upstream that no route uses is a warning, not an error") {
@@ -297,6 +372,32 @@ tests: [{get: "http://c/p", expect: {status: 418, route: /p}}]
   CHECK(snapshot_of("# a comment\n" + text).hash == first.hash);
   CHECK(snapshot_of(text + "shutdown: {grace: 10s}\n").hash == first.hash);   // the default, spelt out
   CHECK(snapshot_of(text + "shutdown: {grace: 11s}\n").hash != first.hash);
+}
+
+TEST_CASE("the complete example survives being described; secrets do not leave") {
+  const Snapshot first = load(std::string(WEIR_SOURCE_DIR) + "/docs/examples/complete.yaml", Environment::real()).value();
+  const std::string described = describe(first);
+  const Snapshot second = snapshot_of(described);
+  CHECK(describe(second) == described);
+  CHECK(diff(first, second).empty());
+  CHECK(describe(first, Secrets::redacted) == described);   // it has none
+
+  const std::string text = kListener + kUpstream + R"(routes:
+  - match: {path: /a, header: {cookie: "s3cr3t-1"}, query: {token: s3cr3t-2}}
+    to: a
+    headers:
+      request: {set: {Authorization: s3cr3t-3, x-plain: seen}, add: {X-Api-Key: s3cr3t-4}}
+      response: {set: {Set-Cookie: s3cr3t-5}}
+tests: [{get: "http://a/", header: {proxy-authorization: s3cr3t-6}, expect: {status: 404}}]
+)";
+  const Snapshot s = snapshot_of(text);
+  const std::string kept = describe(s);
+  const std::string redacted = describe(s, Secrets::redacted);
+  for (char n = '1'; n <= '6'; ++n) CHECK(kept.find(std::string("s3cr3t-") + n) != std::string::npos);
+  CHECK(redacted.find("s3cr3t") == std::string::npos);
+  CHECK(redacted.find("(redacted)") != std::string::npos);
+  CHECK(redacted.find("\"x-plain\": \"seen\"") != std::string::npos);
+  CHECK(snapshot_of(redacted).routes.size() == 1);
 }
 
 TEST_CASE("what the reader proposes is what it takes") {

@@ -98,7 +98,7 @@ TEST_CASE("includes that cannot be") {
         "t.yaml:4:10: `include` must be text or a list of texts, not a mapping\n");
   CHECK(problems_of(kListener + "include: [bad.yaml, list.yaml, none.yaml]\n", world) ==
         "t.yaml:4:32: cannot read `none.yaml`: no such file\n"
-        "bad.yaml:2:1: not valid YAML: a list that begins with `[` is not closed by `]`\n"
+        "bad.yaml:1:5: not valid YAML: a list that begins with `[` is not closed by `]`\n"
         "list.yaml:1:1: the file must be a mapping that begins with `version: 1`, not a list\n");
   for (size_t i = 0; i < 1001; ++i) world.files["many/" + std::to_string(i) + ".yaml"] = "x-a: 1\n";
   CHECK(problems_of(kListener + "include: many/*.yaml\n", world) == "t.yaml:4:10: more than 1000 files\n");
