@@ -16,7 +16,9 @@ struct Worker::Task : Message {
 
 Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<void(size_t)> emptied)
     : options_(options), to_supervisor_(std::move(to_supervisor)), emptied_(std::move(emptied)),
-      loop_(clock_, Loop::Options{.slab_bytes_max = options.slab_bytes_max}), exchanges_(loop_), pools_(exchanges_),
+      loop_(options.clock != nullptr ? *options.clock : clock_,
+            Loop::Options{.slab_bytes_max = options.slab_bytes_max, .gather = options.clock == nullptr}),
+      exchanges_(loop_), pools_(exchanges_),
       forwarder_(options.index),
       host_{loop_, exchanges_, conns_, forwarder_, *options.connections_left, emptied_entry, this} {
   forwarder_.log_to(options.access);

@@ -40,6 +40,7 @@ struct WorkerOptions {
   const UringProbe* probe = nullptr;
   std::atomic<int64_t>* connections_left = nullptr;
   AccessSink* access = nullptr;
+  Clock* clock = nullptr;                                // another than the system's: no gathering, whose choice is measured
 };
 
 class Worker {
@@ -71,6 +72,7 @@ class Worker {
   const Counter& generations() const noexcept { return generations_; }   // runtimes in use, the current one included
 
  private:
+  friend struct WorkerProbe;                             // a test that is worker's thread itself, instead of start()
   struct Task;
   void post(std::move_only_function<void()> work);
   void run() noexcept;

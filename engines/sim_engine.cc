@@ -9,7 +9,9 @@
 
 namespace weir {
 
-SimEngine::SimEngine(SimNetwork& network, SlabPool& pool) : network_(network), pool_(pool) { network_.attach(*this); }
+SimEngine::SimEngine(SimNetwork& network, SlabPool& pool, EngineKind kind) : network_(network), pool_(pool), kind_(kind) {
+  network_.attach(*this);
+}
 
 SimEngine::~SimEngine() { network_.detach(*this); }
 
@@ -173,6 +175,7 @@ void SimEngine::drop(Op& op, OpList& completed) {
     const Duration wait = network_.some_delay();
     deferred_.push_back({&op, network_.now() + wait, true});
     network_.poke(*this, -1, wait);
+    note(op, "will be cancelled");
   } else {
     release_cancelled(op, completed);
   }
@@ -192,6 +195,7 @@ bool SimEngine::finish_if_ready(Op& op, OpList& completed) {
 void SimEngine::give_up(Op& op, OpList& completed) {
   unpark(op);
   op.result = -ECANCELED;
+  note(op, "is cancelled");
   if (op.kind == OpKind::accept) static_cast<AcceptOp&>(op).more = false;
   if (op.kind == OpKind::relay) end_relay(static_cast<RelayOp&>(op), -ECANCELED, false);
   finish(op, completed);
@@ -226,10 +230,20 @@ void SimEngine::finish(Op& op, OpList& completed) {
     const Duration wait = network_.some_delay();
     deferred_.push_back({&op, network_.now() + wait, false});
     network_.poke(*this, -1, wait);
+    note(op, "is done and will be told");
     return;
   }
   op.state = OpState::completed;
   completed.push(op);
+}
+
+// Only what chance did: that the others came to their end is seen on the wire.
+void SimEngine::note(const Op& op, const char* what) const {
+  if (!network_.tracing()) return;
+  static constexpr const char* kNames[] = {"accept", "connect", "recv", "send", "relay"};
+  std::string text = std::string(engine_name(kind_)) + ": " + kNames[static_cast<size_t>(op.kind)];
+  if (op.kind != OpKind::accept) text += " on " + SimNetwork::name_of(network_.descriptor_end(op.socket->fd));
+  network_.note(text + " " + what);
 }
 
 // ---- sockets

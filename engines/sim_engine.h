@@ -2,6 +2,7 @@
 // Owner: a Loop (several loops may share a network). Thread: the loop's own, which is the network's.
 // turn() sleeps by moving the network's time, when this is the only engine and nobody steps the network; else it only tells
 // (wake_at) how long it would have slept. With the pool at its limit a recv waits for memory as it does for bytes.
+// It may stand in for epoll or io_uring, so that a loop has two of them between which sockets can change.
 #pragma once
 
 #include <memory>
@@ -16,10 +17,10 @@ namespace weir {
 
 class SimEngine final : public Engine {
  public:
-  SimEngine(SimNetwork& network, SlabPool& pool);
+  SimEngine(SimNetwork& network, SlabPool& pool, EngineKind kind = EngineKind::sim);
   ~SimEngine() override;
 
-  EngineKind kind() const noexcept override { return EngineKind::sim; }
+  EngineKind kind() const noexcept override { return kind_; }
   Turn turn(OpList& submitted, OpList& cancelled, OpList& completed, const Wait& wait) noexcept override;
   int open(const Address& to) noexcept override;
   void shutdown(Socket& socket, ShutdownHow how) noexcept override;
@@ -33,7 +34,8 @@ class SimEngine final : public Engine {
   // For SimNetwork.
   void mark_ready(int fd) noexcept;
   bool busy() const noexcept { return !ready_.empty() || !due_.empty(); }
-  TimePoint wake_at() const noexcept { return wake_at_; }
+  // In epoll's place it is only polled: the ring's, beside it, waits for both.
+  TimePoint wake_at() const noexcept { return kind_ == EngineKind::epoll ? kNever : wake_at_; }
   size_t parked() const noexcept { return parked_; }       // ops that wait in the engine
   uint64_t pipes_made() const noexcept { return pipes_made_; }
   size_t pipes_pooled() const noexcept { return pipes_free_.size(); }
@@ -78,8 +80,11 @@ class SimEngine final : public Engine {
   Verdict end_relay(RelayOp& op, int result, bool target_failed);
   bool take_pipe(RelayOp& op);
 
+  void note(const Op& op, const char* what) const;
+
   SimNetwork& network_;
   SlabPool& pool_;
+  EngineKind kind_;
   int wake_fd_ = -1;
   TimePoint wake_at_ = kNever;
   std::vector<Entry> entries_;

@@ -2,6 +2,8 @@
 #include "engines/sim_network.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 
 #include "engines/check.h"
 #include "engines/loop.h"
@@ -23,14 +25,40 @@ SimNetwork::SimNetwork(const Options& options)
 
 SimNetwork::~SimNetwork() = default;
 
+// ---- the trace
+
+void SimNetwork::note(const std::string& what) const {
+  if (!trace_) return;
+  char time[32];
+  const int64_t us = std::chrono::duration_cast<std::chrono::microseconds>(now_ - kBeginning).count();
+  std::snprintf(time, sizeof time, "%4lld.%06d  ", static_cast<long long>(us / 1'000'000), static_cast<int>(us % 1'000'000));
+  trace_(time + what);
+}
+
+std::string SimNetwork::name_of(SimEnd end) { return "c" + std::to_string(end.connection) + (end.side == 0 ? ">" : "<"); }
+
+// How many, and how they begin, as far as that can be read.
+void SimNetwork::note_bytes(SimEnd from, std::string_view bytes) const {
+  if (!trace_) return;
+  std::string text = name_of(from) + " " + std::to_string(bytes.size()) + " bytes  ";
+  for (const char c : bytes.substr(0, 60)) {
+    if (c == '\r') continue;
+    text += c == '\n' ? '|' : c >= ' ' && c <= '~' ? c : '.';
+  }
+  note(text);
+}
+
 // ---- events
 
 void SimNetwork::schedule(Event&& event) {
   event.order = ++orders_;
   events_.push_back(std::move(event));
-  std::push_heap(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
-    return a.at != b.at ? a.at > b.at : a.order > b.order;
-  });
+  std::push_heap(events_.begin(), events_.end(), Event::later);
+}
+
+void SimNetwork::drop_calls() {
+  std::erase_if(events_, [](const Event& event) { return event.kind == EventKind::call; });
+  std::make_heap(events_.begin(), events_.end(), Event::later);
 }
 
 void SimNetwork::at(TimePoint when, std::function<void()> what) {
@@ -49,9 +77,7 @@ void SimNetwork::peer_event(SimPeer& peer) {
 
 void SimNetwork::advance_to(TimePoint when) {
   while (!events_.empty() && events_.front().at <= when) {
-    std::pop_heap(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
-      return a.at != b.at ? a.at > b.at : a.order > b.order;
-    });
+    std::pop_heap(events_.begin(), events_.end(), Event::later);
     Event event = std::move(events_.back());
     events_.pop_back();
     now_ = std::max(now_, event.at);
@@ -312,6 +338,7 @@ void SimNetwork::connect(SimEnd end, const Address& to) {
   Connection& c = *find(end);
   c.connect_result = -EINPROGRESS;
   c.half[1].address = to;
+  if (trace_) note(name_of(end) + " connects to " + to.text());
   if (random_.chance(faults_.connect_refused)) {
     schedule(Event{now_ + link_.latency * 2, 0, EventKind::refused, end, ECONNREFUSED, nullptr, {}, {}});
   } else if (random_.chance(faults_.connect_timeout)) {
@@ -360,6 +387,7 @@ void SimNetwork::fail_connect(SimEnd end, int error) {
   Connection& c = *find(end);
   if (c.connect_result != -EINPROGRESS) return;
   c.connect_result = -error;
+  if (trace_) note(name_of(end) + " cannot connect: " + strerror(error));
   notify(c.half[0]);
 }
 

@@ -78,6 +78,11 @@ class SimNetwork {
   SimRandom& random() noexcept { return random_; }
   SimFaults& faults() noexcept { return faults_; }
   SimLink& link() noexcept { return link_; }
+  // A line for each thing that happens on the wire, with its time; "c7>" is what the end that connected sent, "c7<" the other.
+  void trace(std::function<void(const std::string&)> sink) { trace_ = std::move(sink); }
+  bool tracing() const noexcept { return trace_ != nullptr; }
+  void note(const std::string& what) const;
+  static std::string name_of(SimEnd end);
   void set_descriptors_max(uint32_t count) noexcept { descriptors_max_ = count; }
   uint32_t descriptors_max() const noexcept { return descriptors_max_; }
   uint32_t descriptors() const noexcept { return descriptors_used_; }  // those that engines hold
@@ -87,6 +92,7 @@ class SimNetwork {
   // Scripts.
   void at(TimePoint when, std::function<void()> what);
   void after(Duration wait, std::function<void()> what) { at(now_ + wait, std::move(what)); }
+  void drop_calls();                                                    // what at() and after() still had to do
   void fail(const SimScript& script) { scripts_.push_back(script); }
   void blackhole(const Address& address, bool on);                      // connects to it get no answer
   // A listening descriptor for Loop::adopt, or -EADDRINUSE. `shared`: as with SO_REUSEPORT, one of them gets each connection.
@@ -198,11 +204,13 @@ class SimNetwork {
     SimEngine* engine = nullptr;
     std::string text;
     std::function<void()> call;
+    static bool later(const Event& a, const Event& b) noexcept { return a.at != b.at ? a.at > b.at : a.order > b.order; }
   };
 
   Connection* find(SimEnd end) const noexcept;
   Half& half(SimEnd end) const noexcept;
   void schedule(Event&& event);
+  void note_bytes(SimEnd from, std::string_view bytes) const;
   void run_event(Event& event);
   void notify(Half& half);
   void pump_wire(SimEnd from);
@@ -239,6 +247,7 @@ class SimNetwork {
   uint64_t peer_ids_ = 0;
   std::vector<SimScript> scripts_;
   std::function<bool()> done_;
+  std::function<void(const std::string&)> trace_;
   bool stop_ = false, stepping_ = false;
   bool block_when_idle_;
 };

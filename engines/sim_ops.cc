@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "engines/check.h"
 #include "engines/sim_engine.h"
@@ -13,6 +14,7 @@ SimEngine::Verdict SimEngine::attempt(Op& op) {
   if (op.kind == OpKind::accept && entry(op.socket->fd).reported) return Verdict::wait;
   if (const int error = network_.scripted(op.kind, op.socket->fd); error != 0) {
     op.result = -error;
+    note(op, strerror(error));
     if (op.kind == OpKind::accept) static_cast<AcceptOp&>(op).more = false;
     if (op.kind == OpKind::relay) return end_relay(static_cast<RelayOp&>(op), -error, false);
     return Verdict::done;
@@ -52,6 +54,7 @@ SimEngine::Verdict SimEngine::attempt_accept(AcceptOp& op) {
     return Verdict::done;
   }
   op.result = -error;
+  if (error != 0) note(op, strerror(error));
   return error != 0 ? Verdict::done : Verdict::wait;
 }
 
@@ -71,6 +74,7 @@ SimEngine::Verdict SimEngine::attempt_recv(RecvOp& op) {
   if (held > 0 || network_.read_ended(end)) {
     if (random.chance(faults.recv_enobufs)) {
       op.result = -ENOBUFS;
+      note(op, strerror(ENOBUFS));
       return Verdict::done;
     }
     if (random.chance(faults.reset)) network_.reset(end);

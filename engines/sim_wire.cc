@@ -59,7 +59,8 @@ int SimNetwork::connect_result(SimEnd end) const noexcept {
 }
 
 void SimNetwork::notify(Half& h) {
-  if (h.engine != nullptr) h.engine->mark_ready(h.fd);
+  if (h.engine != nullptr)  // an op that stands in an engine which the socket has left is told too
+    for (SimEngine* engine : engines_) engine->mark_ready(h.fd);
   if (h.peer != nullptr) peer_event(*h.peer);
 }
 
@@ -94,6 +95,7 @@ int64_t SimNetwork::write(SimEnd end, const char* data, size_t count) {
   if (!h.up) return find(end)->connect_result == -EINPROGRESS && end.side == 0 ? -EAGAIN : -EPIPE;
   const size_t taken = std::min(count, room(end));
   if (taken == 0) return -EAGAIN;
+  note_bytes(end, {data, taken});
   h.unacked += taken;
   for (size_t at = 0; at < taken;) {
     const size_t piece = std::min<size_t>(taken - at, h.link.segment_bytes);
@@ -186,6 +188,7 @@ void SimNetwork::shutdown(SimEnd end, ShutdownHow how) {
   }
   if (!h.write_shut && !h.was_reset) {
     h.write_shut = true;
+    if (trace_) note(name_of(end) + " ends");
     Segment fin;
     fin.fin = true;
     put_segment(end, std::move(fin));
@@ -200,6 +203,7 @@ void SimNetwork::close(SimEnd end, bool reset) {
   Half& h = c->half[end.side];
   Half& o = c->half[1 - end.side];
   h.closed = true;
+  if (trace_) note(name_of(end) + (reset ? " closes with a reset" : " closes"));
   h.engine = nullptr;
   h.peer = nullptr;
   if (o.closed || (end.side == 0 && !o.up)) {
@@ -224,6 +228,7 @@ void SimNetwork::close(SimEnd end, bool reset) {
 void SimNetwork::reset(SimEnd end) {
   Connection* c = find(end);
   if (c == nullptr) return;
+  if (trace_) note(name_of(end) + " is reset from outside");
   for (Half& h : c->half) {
     if (h.up && !h.closed) break_half(h, ECONNRESET);
   }

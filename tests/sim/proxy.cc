@@ -1,5 +1,6 @@
 #include "tests/sim/proxy.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "config/load.h"
@@ -50,6 +51,32 @@ config::Snapshot load(const std::string& text) {
 }
 
 }  // namespace
+}  // namespace weir::simtest
+
+namespace weir {
+
+// What the worker's own thread may do and see, which here is the test's.
+struct WorkerProbe {
+  static std::unique_ptr<Worker> make(simtest::Proxy& proxy) {
+    WorkerOptions options;
+    options.slab_bytes_max = proxy.options_.slab_bytes_max;
+    options.connections_left = &proxy.connections_left_;
+    options.clock = &proxy.network.clock();
+    return std::make_unique<Worker>(options, [](std::move_only_function<void()> work) { work(); },
+                                    [&proxy](size_t) { proxy.drained_ = true; });
+  }
+  static Loop& loop(Worker& worker) { return worker.loop_; }
+  static ExchangeContext& exchanges(Worker& worker) { return worker.exchanges_; }
+  static SlotPool<h1::ServerConn>& conns(Worker& worker) { return worker.conns_; }
+  static PoolSet& pools(Worker& worker) { return worker.pools_; }
+  static void apply(Worker& worker, Publication&& publication) { worker.apply(std::move(publication)); }
+  static Listener& listener(Worker& worker) { return *worker.listeners_.front(); }
+  static WorkerRuntime& current(Worker& worker) { return *worker.runtimes_.back(); }
+};
+
+}  // namespace weir
+
+namespace weir::simtest {
 
 Address address_of(const std::string& text) { return *Address::parse(text); }
 
@@ -108,44 +135,68 @@ void Origin::Conn::answer(std::string_view body, const std::string& more, int st
 // ---- Proxy
 
 Proxy::Proxy(const Options& options)
-    : network(SimNetwork::Options{.seed = options.seed, .link = options.link, .faults = options.faults}),
-      loop(network.clock(), Loop::Options{.slab_bytes_max = options.slab_bytes_max, .gather = false}), exchanges(loop),
-      pools(exchanges), options_(options), connections_left_(options.connections),
-      host_{loop, exchanges, conns, forwarder_, connections_left_, [](void*) noexcept {}, this} {
+    : network(SimNetwork::Options{.seed = options.seed, .link = options.link, .faults = options.faults}), options_(options),
+      connections_left_(options.connections), worker_(WorkerProbe::make(*this)), loop(WorkerProbe::loop(*worker_)),
+      exchanges(WorkerProbe::exchanges(*worker_)), conns(WorkerProbe::conns(*worker_)), pools(WorkerProbe::pools(*worker_)) {
   log::set(log::Level::error, log::Format::text);
-  std::unique_ptr<Engine> engine = std::make_unique<SimEngine>(network, loop.slabs());
-  if (options.heap) engine = std::make_unique<UncountedEngine>(std::move(engine));
-  loop.add_engine(std::move(engine));
-  exchanges.limits = options.pipes;
-  adopt_runtime();
-  const config::Snapshot& config = current_.runtime->config;
-  const std::string& name = config.listeners[0].name;
-  listener_stats_ = &registry_.listeners.at(name, 0);
+  if (options.two_engines) {
+    engine_ = EngineKind::epoll;
+    add_engine(EngineKind::uring);
+  }
+  add_engine(engine_);
+  WorkerProbe::apply(*worker_, publication());
+  const PipeLimits plain;
+  if (options.pipes.cap_min != plain.cap_min) exchanges.limits.cap_min = options.pipes.cap_min;
+  if (options.pipes.cap_max != plain.cap_max) exchanges.limits.cap_max = options.pipes.cap_max;
+  exchanges.limits.relay = options.pipes.relay;
+  listener_stats_ = &registry_.listeners.at(listener().name(), 0);
   upstream_stats_ = &registry_.upstreams.at("app", 0);
-  listener_ = std::make_unique<Listener>(host_, name, EngineKind::sim, *listener_stats_);
-  listener_->configure(0, current_, request_limits(config), config.limits.request_body_bytes,
-                       server_timeouts(config.listeners[0].timeouts));
-  listener_->add_socket(kFront, network.listen(address_of(kFront)));
 }
 
 Proxy::~Proxy() { verdict(); }
 
-void Proxy::adopt_runtime() {
+void Proxy::add_engine(EngineKind kind) {
+  auto sim = std::make_unique<SimEngine>(network, loop.slabs(), kind);
+  sims_.push_back(sim.get());
+  std::unique_ptr<Engine> engine = std::move(sim);
+  if (options_.heap) engine = std::make_unique<UncountedEngine>(std::move(engine));
+  if (options_.wrap_engine) engine = options_.wrap_engine(std::move(engine));
+  loop.add_engine(std::move(engine));
+}
+
+Publication Proxy::publication() {
   config::Snapshot config = load(config_text(options_));
   const Addresses addresses = resolve_all(config, {});
-  current_.runtime = compile(std::move(config), addresses, 1, 1, registry_);
-  for (const UpstreamPlan& plan : current_.runtime->upstreams) {
-    WorkerRuntime::Rotation rotation;
-    for (const Endpoint& endpoint : plan.endpoints) {
-      WorkerRuntime::Target target{&endpoint, &pools.at(endpoint.address)};
-      target.pool->seen = 1;
-      rotation.weight_total += endpoint.weight;
-      rotation.targets.push_back(target);
-    }
-    current_.upstreams.push_back(std::move(rotation));
+  Publication publication;
+  publication.runtime = compile(std::move(config), addresses, ++generation_, 1, registry_);
+  ListenerAssignment listener;
+  listener.name = publication.runtime->config.listeners[0].name;
+  listener.engine = engine_;
+  listener.stats = &registry_.listeners.at(listener.name, 0);
+  listener.binds = options_.binds;
+  for (const std::string& bind : options_.binds) {
+    if (std::find(listening_.begin(), listening_.end(), bind) != listening_.end()) continue;
+    if (const int fd = network.listen(address_of(bind)); fd >= 0) listener.new_sockets.emplace_back(bind, fd);
   }
-  for (const RoutePlan& route : current_.runtime->routes) current_.route_currents.emplace_back(route.targets.size(), 0);
+  listening_ = options_.binds;
+  publication.listeners.push_back(std::move(listener));
+  return publication;
 }
+
+void Proxy::reload(const std::function<void(Options&)>& change, EngineKind engine) {
+  change(options_);
+  engine_ = engine;
+  worker_->publish(publication(), [] {});
+  network.note("== configuration " + std::to_string(generation_) + ", engine " + engine_name(engine));
+}
+
+size_t Proxy::parked(EngineKind kind) const {
+  size_t count = 0;
+  for (const SimEngine* sim : sims_) count += sim->kind() == kind ? sim->parked() : 0;
+  return count;
+}
+
+Listener& Proxy::listener() { return WorkerProbe::listener(*worker_); }
 
 Origin& Proxy::origin(const std::string& text) {
   for (Origin& one : origins_)
@@ -168,11 +219,6 @@ bool Proxy::tick() {
   return loop.tick(std::chrono::milliseconds(10)) > 0;
 }
 
-void Proxy::drain() {
-  listener_->stop_accepting();
-  listener_->drain();
-}
-
 uint64_t Proxy::all_timeouts() const {
   uint64_t all = 0;
   for (const Counter& one : server().timeouts) all += one.get();
@@ -182,7 +228,7 @@ uint64_t Proxy::all_timeouts() const {
 
 size_t Proxy::pooled() const {
   size_t count = 0;
-  for (const auto& target : current_.upstreams[0].targets) count += target.pool->idle();
+  for (const auto& target : WorkerProbe::current(*worker_).upstreams[0].targets) count += target.pool->idle();
   return count;
 }
 
@@ -196,6 +242,7 @@ void Proxy::silence() {
   for (Origin& origin : origins_)
     for (Origin::Conn& conn : origin.conns) conn.peer.on_event = nullptr;
   for (Origin& origin : origins_) origin.stop();
+  network.drop_calls();
 }
 
 std::string Proxy::verdict() {
@@ -203,21 +250,23 @@ std::string Proxy::verdict() {
   over_ = true;
   silence();
   network.faults() = SimFaults{};
-  listener_->stop_accepting();
-  listener_->cut(make_fault(What::shutting_down));
+  listener().stop_accepting();
+  listener().cut(make_fault(What::shutting_down));
   std::string wrong;
   const auto expect = [&](bool holds, const std::string& what, uint64_t count) {
     if (!holds) wrong += what + " (" + std::to_string(count) + "); ";
   };
   const auto nothing_open = [&] {
     pools.close_idle();
-    return listener_->empty() && pools.open() == 0;
+    return listener().empty() && pools.open() == 0;
   };
   expect(run(nothing_open), "connections never end", conns.in_use() + pools.open());
-  run_for(std::chrono::milliseconds(1));
+  run_for(std::chrono::milliseconds(100));   // the loop's own timers of relays end
   const ExchangeStats& e = exchanges.stats;
   expect(e.started.get() == e.ended.get(), "exchanges that did not end once", e.started.get() - e.ended.get());
-  expect(current_.exchanges == 0, "exchanges that hold the configuration", current_.exchanges);
+  expect(worker_->generations().get() == 1, "configurations held", worker_->generations().get());
+  expect(WorkerProbe::current(*worker_).exchanges == 0, "exchanges that hold the configuration",
+         WorkerProbe::current(*worker_).exchanges);
   expect(exchanges.exchanges.in_use() == 0, "exchange slots held", exchanges.exchanges.in_use());
   expect(exchanges.trailers.in_use() == 0, "trailer slots held", exchanges.trailers.in_use());
   expect(exchanges.pipes.audits_failed.get() == 0, "pipe audits failed", exchanges.pipes.audits_failed.get());
@@ -228,6 +277,11 @@ std::string Proxy::verdict() {
   expect(slabs() == 0, "slabs held", slabs());
   expect(connections_left_.load() == options_.connections, "connection allowance lost",
          static_cast<uint64_t>(options_.connections - connections_left_.load()));
+  Loop* const loops[] = {&loop};
+  network.step(loops);
+  size_t armed = 0;
+  for (const SimEngine* sim : sims_) armed += sim->wake_at() != kNever;
+  expect(armed == 0, "timers armed", armed);
   return wrong;
 }
 

@@ -1,7 +1,7 @@
-// Proxy: a whole worker of the daemon (its Listener, connections, Forwarder, pools, a compiled configuration) on the simulated
-// engine, between scripted clients and origins, in virtual time. Owner: a test case. Thread: one.
+// Proxy: a whole Worker of the daemon on one or two simulated engines, between scripted clients and origins, in virtual time. It
+// is given configurations as the supervisor gives them, drained and cut as by the supervisor. Owner: a test case. Thread: one.
 // verdict() ends it (cuts what is left, closes pools) and says in words what was not as it should be: each exchange ended once,
-// no slab, slot, descriptor or op left behind, no audit failed. "" is the only good answer. It does so too when the case forgets.
+// no slab, slot, descriptor, timer or op left behind, no audit failed. "" is the only good answer. It does so too when the case forgets.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "daemon/listener.h"
+#include "daemon/worker.h"
 #include "engines/sim_engine.h"
 #include "engines/sim_network.h"
 #include "engines/sim_peer.h"
 #include "tests/sim/wire.h"
+
+namespace weir {
+struct WorkerProbe;
+}
 
 namespace weir::simtest {
 
@@ -23,6 +27,7 @@ class Proxy;
 
 inline constexpr const char* kOrigin1 = "10.0.0.1:80";
 inline constexpr const char* kOrigin2 = "10.0.0.2:80";
+inline constexpr const char* kFront = "127.0.0.1:80";
 
 // A client connection. What it receives goes to `in`; on_change runs after each event.
 struct Client {
@@ -82,6 +87,9 @@ class Proxy {
     SimFaults faults{};
     size_t slab_bytes_max = size_t{256} << 20;
     int64_t connections = 4096;
+    std::vector<std::string> binds{kFront};
+    bool two_engines = false;                               // which stand in for epoll, that has the listener at first, and io_uring
+    std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)> wrap_engine{};
     bool heap = false;                                      // count the heap allocations of the code under test (heap.h)
   };
   explicit Proxy(const Options& options);
@@ -109,34 +117,48 @@ class Proxy {
   size_t open_origins() const { return pools.open(); }
   size_t slabs() { return loop.slabs().in_use(); }
   uint64_t growths();                                       // of every pool there is
-  Listener& listener() { return *listener_; }
-  void drain();
+  Listener& listener();
+  void drain() { worker_->drain(); }
+  bool drained() const { return drained_; }                 // the worker has said that nothing is left
+  // A configuration made from changed options takes effect in the next tick, `engine` gets the listener and its connections.
+  void reload(const std::function<void(Options&)>& change) { reload(change, engine_); }
+  void reload(const std::function<void(Options&)>& change, EngineKind engine);
+  EngineKind engine() const { return engine_; }
+  size_t parked(EngineKind kind) const;                     // ops that wait in that engine
+  uint64_t generation() const { return generation_; }
 
   SimNetwork network;
-  Loop loop;
-  ExchangeContext exchanges;
-  SlotPool<h1::ServerConn> conns;
-  PoolSet pools;
 
  private:
-  void adopt_runtime();
+  friend struct weir::WorkerProbe;
+  Options options_;
+  std::atomic<int64_t> connections_left_;
+  StatsRegistry registry_;
+  std::unique_ptr<Worker> worker_;
+
+ public:
+  Loop& loop;
+  ExchangeContext& exchanges;
+  SlotPool<h1::ServerConn>& conns;
+  PoolSet& pools;
+
+ private:
+  Publication publication();
+  void add_engine(EngineKind kind);
   void silence();
 
-  Options options_;
-  Forwarder forwarder_{0};
-  std::atomic<int64_t> connections_left_;
-  ListenerHost host_;
-  StatsRegistry registry_;
+  EngineKind engine_ = EngineKind::sim;
+  uint64_t generation_ = 0;
+  bool drained_ = false;
+  std::vector<std::string> listening_;
+  std::vector<const SimEngine*> sims_;
   ListenerStats* listener_stats_;
-  UpstreamStats* upstream_stats_ = nullptr;
-  WorkerRuntime current_;
-  std::unique_ptr<Listener> listener_;
+  UpstreamStats* upstream_stats_;
   std::deque<Client> clients_;
   std::deque<Origin> origins_;
   bool over_ = false;
 };
 
 Address address_of(const std::string& text);
-inline constexpr const char* kFront = "127.0.0.1:80";
 
 }  // namespace weir::simtest

@@ -1,6 +1,7 @@
 #include "tests/sim/wire.h"
 
 #include <algorithm>
+#include <cstring>
 #include <cctype>
 #include <charconv>
 
@@ -175,13 +176,11 @@ void Wire::done() {
 std::string pattern(uint64_t seed, size_t count) {
   std::string bytes(count, '\0');
   uint64_t x = seed * 0x9e3779b97f4a7c15ull + 1;
-  for (size_t i = 0; i < count; ++i) {
-    if (i % 8 == 0) {
-      x ^= x << 13;
-      x ^= x >> 7;
-      x ^= x << 17;
-    }
-    bytes[i] = static_cast<char>(x >> (8 * (i % 8)));
+  for (size_t i = 0; i < count; i += 8) {
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    std::memcpy(bytes.data() + i, &x, std::min<size_t>(8, count - i));
   }
   return bytes;
 }
