@@ -52,8 +52,9 @@ def free_port():
 class Process:
     """A program with all its children, pinned to one CPU."""
 
-    def __init__(self, name, command, port, directory, cpu):
+    def __init__(self, name, command, port, directory, cpu, ports=None):
         self.name, self.port, self.directory = name, port, directory
+        self.ports = {"main": port, **(ports or {})}   # what a cell may ask for: main, unix, slow
         self.log_path = os.path.join(directory, "log")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(["taskset", "-c", cpu, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -101,6 +102,9 @@ class Process:
                     total += int(source.read().split()[0])
         return total
 
+    def signal(self, number):
+        self.process.send_signal(number)
+
     def rss_kib(self):
         total = 0
         for pid in self.pids():
@@ -144,6 +148,11 @@ class Process:
                 self.process.wait()
 
 
+def unix_path(directory):
+    """Where the origin listens too."""
+    return os.path.join(directory, "origin.sock")
+
+
 def start_origin(directory):
     www = os.path.join(directory, "www")
     os.makedirs(www, exist_ok=True)
@@ -151,7 +160,7 @@ def start_origin(directory):
         with open(os.path.join(www, name), "wb") as out:
             out.write(b"0123456789abcde\n" * (size // 16))
     port = free_port()
-    config = template("origin.conf.in", directory, "origin.conf", PORT=port)
+    config = template("origin.conf.in", directory, "origin.conf", PORT=port, UNIX=unix_path(directory))
     return Process("origin", [which("nginx"), "-e", "stderr", "-c", config, "-p", directory], port, directory, LOAD_CPU)
 
 
@@ -163,29 +172,35 @@ class Arms:
 
     def binary(self, arm):
         kind = arm.split(".")[0]
-        return {"nginx": lambda: which("nginx"), "haproxy": lambda: which("haproxy"), "relay": lambda: self.relay,
-                "weir-epoll": lambda: self.weir, "weir-uring": lambda: self.weir}[kind]()
+        ours = {"relay": self.relay, "weir-epoll": self.weir, "weir-uring": self.weir}
+        return ours[kind] if kind in ours else which(kind)
 
     def version(self, arm):
         kind = arm.split(".")[0]
-        flag = {"nginx": "-v", "haproxy": "-v"}.get(kind, "version")
+        flag = {"nginx": "-v", "haproxy": "-v", "h2o": "--version", "nghttpx": "--version"}.get(kind, "version")
         if kind == "relay":
             return "bench_relay"
         done = subprocess.run([self.binary(arm), flag], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return done.stdout.decode().strip().splitlines()[0]
 
-    def start(self, arm, directory, origin_port):
+    def start(self, arm, directory, origin, slow_port):
         kind, port = arm.split(".")[0], free_port()
         os.makedirs(directory, exist_ok=True)
-        values = {"PORT": port, "ORIGIN": origin_port, "LOG": "stderr"}
+        ports = {} if kind in ("relay", "nghttpx") else {"unix": free_port(), "slow": free_port()}
+        values = {"PORT": port, "ORIGIN": origin.port, "LOG": "stderr", "ORIGIN_UNIX": unix_path(origin.directory),
+                  "ORIGIN_SLOW": slow_port, "PORT_UNIX": ports.get("unix"), "PORT_SLOW": ports.get("slow")}
         binary = self.binary(arm)
         if kind == "nginx":
             command = [binary, "-e", "stderr", "-c", template("nginx.conf.in", directory, "nginx.conf", **values), "-p", directory]
         elif kind == "haproxy":
             command = [binary, "-db", "-f", template("haproxy.cfg.in", directory, "haproxy.cfg", **values)]
         elif kind == "relay":
-            command = [binary, str(port), str(origin_port)]
+            command = [binary, str(port), str(origin.port)]
+        elif kind == "h2o":
+            command = [binary, "-m", "worker", "-c", template("h2o.conf.in", directory, "h2o.conf", **values)]
+        elif kind == "nghttpx":
+            command = [binary, "--conf=" + template("nghttpx.conf.in", directory, "nghttpx.conf", **values)]
         else:
             engine = {"weir-epoll": "epoll", "weir-uring": "io_uring"}[kind]
             command = [binary, "run", "-c", template("weir.yaml.in", directory, "weir.yaml", ENGINE=engine, **values)]
-        return Process(arm, command, port, directory, PROXY_CPU)
+        return Process(arm, command, port, directory, PROXY_CPU, ports)
