@@ -466,9 +466,10 @@ void ServerConn::abort(const Fault& fault) noexcept {
   exchange_ = nullptr;
   in = out = nullptr;
   // A body that only the close ends must not look whole. Else what is queued still goes: it may hold whole answers to earlier
-  // requests, and the one that broke off shows as short.
+  // requests, and the one that broke off shows as short. That it has left our own queue says nothing: the kernel may hold it, and
+  // throws it away when input meets a closed socket.
   const bool until_close = head_sent_ && framing_ == BodyKind::until_close;
-  if (fault.side == Side::client || until_close || !owes()) close_now(until_close);
+  if (fault.side == Side::client || until_close || (!owes() && transport_.at_eof())) close_now(until_close);
   else finish(true);
 }
 
