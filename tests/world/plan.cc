@@ -28,7 +28,8 @@ std::string judge(const std::vector<Plan>& plans, const Wire& answers, size_t wh
       if (name != "x-trailer" || value != plan.target) return plan.target + ": a trailer that is not its own: " + name;
     if (index == well + 1) ++well;
   }
-  if (well < whole) return "only " + std::to_string(well) + " of " + std::to_string(whole) + " answers";
+  if (well < whole)
+    return "only " + std::to_string(well) + " of " + std::to_string(whole) + " answers: not that to " + plans[well].target;
   return {};
 }
 
