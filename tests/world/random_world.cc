@@ -152,6 +152,8 @@ Plan RandomWorld::make_plan(size_t client, size_t index, bool last) {
   plan.up_chunked = body && !plan.old && chance(0.4);
   plan.down_bytes = random_.below(1 + size_kinds[random_.below(5)]);
   plan.manner = static_cast<Manner>(random_.below(chance(0.8) ? kHonest : static_cast<uint64_t>(Manner::kCount)));
+  // A lie about a body that HEAD never has would be found out by whoever gets the connection next, innocent as it looked.
+  if (plan.method == "HEAD" && !honest(plan.manner) && plan.manner != Manner::stall) plan.manner = Manner::hang_up;
   return plan;
 }
 
