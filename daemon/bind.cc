@@ -1,13 +1,16 @@
 #include "daemon/bind.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/tcp.h>
+#include <pwd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 
@@ -97,7 +100,49 @@ int probe_free(const Address& address, bool dual_stack) {
   return result;
 }
 
+std::optional<uint32_t> as_number(const std::string& text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 }  // namespace
+
+std::string give_access(const std::string& path, const config::UnixAccess& access) {
+  struct stat now {};
+  if (lstat(path.c_str(), &now) != 0) return "cannot look at " + path + ": " + strerror(errno);
+  uid_t user = now.st_uid;
+  gid_t group = now.st_gid;
+  if (const auto id = as_number(access.user)) user = *id;
+  else if (!access.user.empty()) {
+    const passwd* entry = getpwnam(access.user.c_str());
+    if (entry == nullptr) return path + ": there is no user " + access.user;
+    user = entry->pw_uid;
+  }
+  if (const auto id = as_number(access.group)) group = *id;
+  else if (!access.group.empty()) {
+    const struct group* entry = getgrnam(access.group.c_str());
+    if (entry == nullptr) return path + ": there is no group " + access.group;
+    group = entry->gr_gid;
+  }
+  if (access.mode && (now.st_mode & 07777) != *access.mode && chmod(path.c_str(), *access.mode) != 0)
+    return "cannot set the mode of " + path + ": " + strerror(errno);
+  if ((user != now.st_uid || group != now.st_gid) && lchown(path.c_str(), user, group) != 0)
+    return "cannot set the owner of " + path + ": " + strerror(errno);
+  return {};
+}
+
+std::string give_access(const config::Snapshot& config) {
+  for (const config::Listener& listener : config.listeners) {
+    if (listener.unix_access.empty()) continue;
+    for (const config::SocketName& bind : listener.binds) {
+      if (!bind.is_unix()) continue;
+      if (std::string failed = give_access(bind.unix_path, listener.unix_access); !failed.empty()) return failed;
+    }
+  }
+  return {};
+}
 
 bool descriptors_to_spare(size_t count) {
   std::vector<int> fds;

@@ -12,6 +12,10 @@
 
 namespace weir {
 
+// Gives the files of its unix sockets the mode and the owner that the configuration asks for; "" or why not. Who has dropped his
+// rights can do it for files of his own only; what is as it should be is left alone.
+std::string give_access(const config::Snapshot& config);
+std::string give_access(const std::string& path, const config::UnixAccess& access);
 bool descriptors_to_spare(size_t count);   // whether so many more could be opened now
 
 class BoundSockets {

@@ -136,6 +136,10 @@ int Supervisor::start_sockets() {
     log::error(bound.error());
     return kExitCannotBind;
   }
+  if (const std::string failed = give_access(config); !failed.empty()) {
+    log::error(failed);
+    return kExitCannotBind;
+  }
   std::vector<config::SocketName> own{config.admin.bind};
   if (auto bound = admin_sockets_.open(own, 1); !bound) {
     if (config.admin.set) {
@@ -144,7 +148,12 @@ int Supervisor::start_sockets() {
     }
     later([text = bound.error()] { log::warn(text + "; going on without an admin socket"); });
   } else if (config.admin.bind.is_unix()) {
-    chmod(config.admin.bind.unix_path.c_str(), 0660);
+    config::UnixAccess access = config.admin.unix_access;
+    access.mode = access.mode.value_or(0660);
+    if (const std::string failed = give_access(config.admin.bind.unix_path, access); !failed.empty()) {
+      log::error(failed);
+      return kExitCannotBind;
+    }
   }
   if (config.metrics) {
     if (auto bound = admin_sockets_.open({config.metrics->bind}, 1); !bound) {
@@ -500,6 +509,10 @@ std::string Supervisor::take(config::Snapshot config, const Addresses& addresses
   if (!(config.admin == now.admin) || config.metrics != now.metrics || config.user != now.user)
     log::warn("changed `admin`, `metrics` or `user` take effect at the next start");
   if (auto bound = sockets_.open(binds_of(config), workers_.size()); !bound) return bound.error();
+  if (std::string failed = give_access(config); !failed.empty()) {
+    keep_sockets();
+    return failed;
+  }
   if (!descriptors_to_spare(workers_.size() * binds_of(config).size())) {
     keep_sockets();
     return "too few descriptors are left to hand its sockets to the workers (RLIMIT_NOFILE)";

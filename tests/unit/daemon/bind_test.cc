@@ -158,4 +158,29 @@ TEST_CASE("a socket file left by a dead process is replaced; one in use and one 
   CHECK(std::filesystem::exists(file.unix_path));
 }
 
+TEST_CASE("a unix socket gets the mode and the owner that its listener asks for") {
+  const Folder folder;
+  config::Snapshot config;
+  config.listeners.resize(1);
+  config.listeners[0].binds = {folder.socket("a.sock")};
+  config.listeners[0].unix_access.mode = uint16_t{0620};
+  config.listeners[0].unix_access.user = std::to_string(geteuid());
+  BoundSockets sockets;
+  REQUIRE(sockets.open(config.listeners[0].binds, 1));
+  CHECK(give_access(config) == "");
+  struct stat info {};
+  REQUIRE(stat(folder.socket("a.sock").unix_path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 07777) == 0620);
+  CHECK(info.st_uid == geteuid());
+  config.listeners[0].unix_access.group = "no-such-group-here";
+  CHECK(give_access(config) == folder.socket("a.sock").unix_path + ": there is no group no-such-group-here");
+  config.listeners[0].unix_access = {};
+  config.listeners[0].unix_access.user = "no-such-user-here";
+  CHECK(give_access(config) == folder.socket("a.sock").unix_path + ": there is no user no-such-user-here");
+  config.listeners[0].binds = {folder.socket("never.sock")};
+  CHECK(give_access(config).starts_with("cannot look at "));
+  config.listeners[0].unix_access = {};   // nothing is asked for
+  CHECK(give_access(config) == "");
+}
+
 }  // namespace weir
