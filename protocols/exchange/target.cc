@@ -121,7 +121,7 @@ What rewrite_path(char* path, size_t& size) noexcept {
   return What::none;
 }
 
-// A final dot, or a port: the two things about a host that are not a matter of its letters.
+// Final dots, or a port: the two things about a host that are not a matter of its letters.
 void trim_host(Head& head) noexcept {
   char* const host = const_cast<char*>(head.authority.data());
   size_t size = head.authority.size();
@@ -130,10 +130,8 @@ void trim_host(Head& head) noexcept {
   std::string_view port = colon == std::string_view::npos ? std::string_view() : head.authority.substr(colon);
   size -= port.size();
   if (port == (head.scheme == "https" ? ":443" : ":80")) port = {};
-  if (size > 1 && host[size - 1] == '.') {
-    --size;
-    if (!port.empty()) std::memmove(host + size, port.data(), port.size());
-  }
+  while (size > 1 && host[size - 1] == '.') --size;
+  if (!port.empty() && host + size != port.data()) std::memmove(host + size, port.data(), port.size());
   head.authority = {host, size + port.size()};
 }
 

@@ -1,8 +1,8 @@
 // libFuzzer target for the HTTP/1 codec. Input: two bytes that choose the kind of head, the limits and the cuts, then
 // the bytes of a connection: a head and what follows it. It stops the process where the codec breaks a promise: another
 // verdict when the bytes come in pieces, a view outside the head, a head that our own parser refuses after our writer
-// wrote it, a body that depends on how it was cut. Memory errors are the sanitizers' to find: every buffer has exactly
-// the size that the codec is told.
+// wrote it, a body that depends on how it was cut, a target that is not in its one form after it was brought there.
+// Memory errors are the sanitizers' to find: every buffer has exactly the size that the codec is told.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "protocols/exchange/target.h"
 #include "protocols/h1/body_reader.h"
 #include "protocols/h1/parser.h"
 #include "protocols/h1/writer.h"
@@ -99,6 +100,23 @@ void check_round_trip(const Head& head) {
   for (const Field& field : *again) promise(!field.hop || field.id == FieldId::transfer_encoding);
 }
 
+// One form: reached in one step, without what could be read as another path, and no longer than what was sent.
+void check_target(Head& head) {
+  const size_t path_size = head.path.size();
+  const size_t host_size = head.authority.size();
+  if (normalise_target(head) != What::none) return;
+  promise(head.path.size() <= path_size && head.authority.size() <= host_size && head.authority.empty() == (host_size == 0));
+  for (const char c : head.authority) promise(c < 'A' || c > 'Z');
+  const std::string path(head.path);
+  const std::string host(head.authority);
+  promise(normalise_target(head) == What::none && head.path == path && head.authority == host);
+  const std::string before = path.substr(0, path.find('?')) + "/";
+  if (path.empty() || path == "*") return;
+  promise(path[0] == '/');
+  for (const char* part : {"/./", "/../", "\\", "%2F", "%2f", "%5C", "%5c", "%00", "%2E", "%41", "%7E", "%7e"})
+    promise(before.find(part) == std::string::npos);
+}
+
 void push(Chain& chain, std::string_view bytes) {
   Slab* slab = pool().take();
   promise(slab != nullptr && bytes.size() <= kSlabBytes);
@@ -138,6 +156,7 @@ void run(Kind kind, const HeadLimits& limits, Cuts cuts, std::string_view input)
     check_views(*head, all, whole);
     if (kind == Kind::request) check_round_trip(*head);
     if (kind != Kind::trailers) check_body(*head, input.substr(whole.consumed), cuts);
+    if (kind == Kind::request) check_target(*head);  // the last: it changes the bytes
   }
   ParseResult cut;
   scanned = 0;
@@ -152,6 +171,8 @@ void run(Kind kind, const HeadLimits& limits, Cuts cuts, std::string_view input)
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const bool control = std::getenv("WEIR_FUZZ_CONTROL") != nullptr;  // tests that a broken promise is seen
+  promise(!control);
   if (size < 2) return 0;
   const HeadLimits limits = (data[0] & 0x80) != 0 ? HeadLimits{.head_bytes = 96, .fields = 4} : HeadLimits{};
   run(static_cast<Kind>((data[0] & 0x7f) % 5), limits, Cuts{data[1]},

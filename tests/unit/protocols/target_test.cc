@@ -173,6 +173,8 @@ TEST_CASE("hosts: lower case, no final dot, no port that the scheme implies", "[
       {"[::ABCD]:80", "[::abcd]"},
       {"[::1]:8080", "[::1]:8080"},
       {".", "."},
+      {"a..", "a"},
+      {"a..:81", "a:81"},
       {"an-Other.long.host.name.example", "an-other.long.host.name.example"},
       {"0123456789abcdeF.x", "0123456789abcdef.x"},
       {"[@Z]{z", "[@z]{z"},
