@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "daemon/router.h"
+#include "protocols/exchange/target.h"
 
 namespace weir {
 
@@ -15,7 +16,7 @@ struct Got {
   uint16_t status = 0;   // 0: an origin's
 
   std::string text() const {
-    if (route.empty()) return "status 404 (no route matches)";
+    if (route.empty()) return status == 400 ? "status 400 (the path is refused)" : "status 404 (no route matches)";
     if (status != 0) return "status " + std::to_string(status) + " (route " + route + ")";
     std::string names;
     for (const std::string& name : upstreams) names += (names.empty() ? "upstream " : " or ") + name;
@@ -38,9 +39,15 @@ Got ask(const Runtime& runtime, const config::ConfigTest& test) {
   const auto head = std::make_unique<Head>();
   head->method_text = test.method;
   head->method = method_of(test.method);
-  head->authority = test.host;
-  head->path = test.target;
+  std::string host = test.host, target = test.target;  // brought to one form in place
+  head->scheme = test.https ? "https" : "http";
+  head->authority = host;
+  head->path = target;
   Got got;
+  if (normalise_target(*head) != What::none) {
+    got.status = 400;
+    return got;
+  }
   const auto index = find_route(runtime, listener_for(runtime.config, test), *head);
   if (!index) {
     got.status = 404;

@@ -285,7 +285,7 @@ void ClientConn::on_error(int error, bool sending) noexcept {
     close_now();
     return;
   }
-  if (sending && state_ == State::busy && exchange_ != nullptr && transport_.reading()) {
+  if (sending && state_ == State::busy && exchange_ != nullptr && (transport_.reading() || inbound_.relaying)) {
     write_failed_ = true;
     transport_.out().clear();
     touch();

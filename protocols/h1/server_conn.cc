@@ -440,7 +440,8 @@ void ServerConn::send_head(const Head& head, std::span<const ExtraField> extra) 
     }
     if (framing.body == BodyKind::until_close) close_after_ = true;
     if (!inbound_.body_done() && !request_bad_) [[unlikely]] answered_early(head.status);
-    if (ending()) close_after_ = true;
+    // What a client sends behind a CONNECT that was refused may be meant for the tunnel: it is no request.
+    if (ending() || request.method == Method::connect) close_after_ = true;
     framing.close = close_after_ || (nothing_follows() && inbound_.body_done());
     framing.keep_alive = !framing.close && request.version == Version::http10;
     framing_ = framing.body;

@@ -6,6 +6,7 @@ import threading
 import time
 
 from lib.case import case
+from lib.weir import to_yaml
 from lib.wire import chunks_of, head_bytes, wait_until
 
 BODY = b"0123456789abcdef" * 65536  # 1 MiB
@@ -518,3 +519,16 @@ def test_hosts(t):
         assert (answer.header("x-host"), answer.body) == (seen, body), (host, answer)
     client.send(b"GET http://ONE.example.:80/x HTTP/1.1\r\nHost: one.EXAMPLE.:80\r\n\r\n")
     assert client.response().body == b"one"
+
+
+@case(ids=["H10"], engines=("epoll",))
+def test_config_tests_see_the_same_form(t):
+    """A configuration's own tests ask for the form in which requests are routed."""
+    config = t.config("127.0.0.1:1", upstreams={"api": {"servers": ["127.0.0.1:1"]}, "rest": {"servers": ["127.0.0.1:2"]}},
+                      routes=[{"match": {"host": "one.example", "path_prefix": "/api/"}, "to": "api"}, {"to": "rest"}],
+                      tests=[{"get": "http://One.Example./x/../api/y", "expect": {"upstream": "api"}},
+                             {"get": "http://one.example/%61pi/y", "expect": {"upstream": "api"}},
+                             {"get": "http://one.example/api/../y", "expect": {"upstream": "rest"}},
+                             {"get": "http://one.example/api%2fy", "expect": {"status": 400}}])
+    status, output = t.command("check", "-c", t.file("tests.yaml", to_yaml(config)))
+    assert status == 0, output

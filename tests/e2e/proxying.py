@@ -292,7 +292,9 @@ def test_connect_is_refused(t):
     t.weir(origin)
     client = t.client()
     client.send(b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
-    assert client.response().status == 501
+    answer = client.response()
+    assert answer.status == 501 and answer.header("connection") == "close", answer
+    client.expect_eof()
     assert not origin.requests
 
 
