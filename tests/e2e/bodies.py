@@ -77,6 +77,25 @@ def test_answer_split_everywhere(t):
         assert answer.body == b"hello world" and answer.header("x-a") == "b", (step, answer)
 
 
+@case()
+def test_large_bodies_by_relay(t):
+    """A large body of known length goes through the kernel, up and down; one in chunks or until close is re-framed, byte-exact."""
+    def handler(request, answer):
+        body = request.body()
+        assert sha(body) == sha(PATTERN), "the upload changed on its way"
+        answer.reply(200, [], PATTERN, framing=request.target[1:])
+    weir = t.weir(t.origin(handler))
+    client = t.client()
+    for chunked, framing, relays in ((0, "length", 2), (0, "chunked", 1), (100000, "length", 1), (100000, "chunked", 0), (0, "close", 1)):
+        before = weir.metric("weir_relay_bytes_total")
+        client.request("POST", f"/{framing}", body=PATTERN, chunked=chunked)
+        answer = client.response()
+        assert (len(answer.body), sha(answer.body)) == (len(PATTERN), sha(PATTERN)), (chunked, framing, answer)
+        moved = weir.metric("weir_relay_bytes_total") - before  # all but what came together with the head, or before it was sent on
+        assert (relays - 1) * len(PATTERN) * 1.1 < moved <= relays * len(PATTERN), (chunked, framing, moved)
+        assert relays == 0 or moved > relays * len(PATTERN) * 0.8, (chunked, framing, moved)
+
+
 def short_case(t, head, body, looks):
     """The origin sends less than it declared and closes: the client must not see a complete answer (H7)."""
     def handler(request, answer):
