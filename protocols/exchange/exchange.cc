@@ -59,7 +59,8 @@ void Exchange::start() noexcept {
     client_->in = &up_;
     up_.touch();
   }
-  if (const What what = normalise_target(request_); what != What::none) fail(make_fault(what));
+  const What what = request_.target_plain ? What::none : normalise_target(request_);
+  if (what != What::none) fail(make_fault(what));
   else if (request_.upgrade != Upgrade::none) fail(make_fault(What::upgrade_refused));  // no route may open a tunnel yet
   else handler_.on_request(*this);
 }

@@ -66,6 +66,7 @@ struct Head {
   bool expect_continue = false;
   bool te_trailers = false;
   bool absolute_form = false;
+  bool target_plain = false;      // the codec saw that path and authority are in the form of normalise_target
   Upgrade upgrade = Upgrade::none;
   uint16_t field_count = 0;
   uint64_t content_length = 0;    // valid when body == length; and in answers to HEAD and in 304s where has_length

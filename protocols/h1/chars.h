@@ -143,6 +143,49 @@ inline const char* find_control(const char* base, const char* at, const char* en
 inline const char* find_target_end(const char* base, const char* at, const char* end) noexcept {
   return detail::scan<detail::TargetStop>(base, at, end);
 }
+// The same, noting on the way what normalise_target would look for. `plain`: no '%', no backslash and no '.' behind a '/' up to
+// the end of the target (false where that was not looked at). One byte before `at` may be read.
+inline const char* find_target_end(const char* base, const char* at, const char* end, bool& plain) noexcept {
+#if defined(__SSE2__)
+  using detail::load16, detail::splat;
+  __m128i odd = _mm_setzero_si128();
+  while (end - at >= 16) {
+    const __m128i x = load16(at);
+    const __m128i dot = _mm_and_si128(_mm_cmpeq_epi8(x, splat('.')), _mm_cmpeq_epi8(load16(at - 1), splat('/')));
+    const __m128i other = _mm_or_si128(_mm_cmpeq_epi8(x, splat('%')), _mm_cmpeq_epi8(x, splat('\\')));
+    odd = _mm_or_si128(odd, _mm_or_si128(dot, other));
+    if (const unsigned found = detail::TargetStop::stops(x); found != 0) {
+      plain = _mm_movemask_epi8(odd) == 0;
+      return at + __builtin_ctz(found);
+    }
+    at += 16;
+  }
+#endif
+  plain = false;
+  return find_target_end(base, at, end);
+}
+// Whether a host (not empty) is in normalise_target's form: no capitals, no final dot, no port that a scheme implies. false where
+// that was not looked at. Memory from `base` on may be read.
+inline bool host_is_plain(const char* base, std::string_view host) noexcept {
+#if defined(__SSE2__)
+  using detail::load16, detail::splat;
+  if (host.data() - base < 17) return false;
+  const char* at = host.data() + host.size();
+  if (at[-1] == '.' || host.ends_with(":80") || host.ends_with(":443")) return false;
+  unsigned odd = 0;
+  for (size_t left = host.size();; left -= 16, at -= 16) {
+    const __m128i x = load16(at - 16);
+    const __m128i upper = _mm_cmplt_epi8(_mm_add_epi8(x, splat(0x80 - 'A')), splat(-128 + 26));
+    const __m128i dot = _mm_and_si128(_mm_cmpeq_epi8(x, splat(':')), _mm_cmpeq_epi8(load16(at - 17), splat('.')));
+    const auto found = static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(upper, dot)));
+    if (left <= 16) return (odd | found >> (16 - left)) == 0;
+    odd |= found;
+  }
+#else
+  (void)base, (void)host;
+  return false;
+#endif
+}
 // Letters, digits, '-' and '_' only, sixteen at a time; find_token_end goes on from there through the rarer token
 // characters.
 inline const char* find_plain_end(const char* base, const char* at, const char* end) noexcept {

@@ -117,7 +117,8 @@ Line request_line(const Input& in, const char*& at, Head& head, Bad& bad) noexce
     return bad_line(in, p, wrong_token ? What::bad_method : What::bad_request_line, bad);
   }
   const char* target = p + 1;
-  const char* stop = find_target_end(in.base, target, in.end);
+  bool plain = false;
+  const char* stop = find_target_end(in.base, target, in.end, plain);
   if (stop == target) return stop == in.end ? Line::starved : bad_line(in, stop, What::bad_request_line, bad);
   if (in.end - stop < 11 || std::memcmp(stop, " HTTP/1.", 8) != 0 || !is_digit(stop[8]) ||
       std::memcmp(stop + 9, "\r\n", 2) != 0)
@@ -127,6 +128,7 @@ Line request_line(const Input& in, const char*& at, Head& head, Bad& bad) noexce
   head.version = stop[8] == '0' ? Version::http10 : Version::http11;
   if (*target == '/' && head.method != Method::connect) {
     head.path = {target, static_cast<size_t>(stop - target)};
+    head.target_plain = plain;
   } else if (!read_other_target({target, static_cast<size_t>(stop - target)}, head)) {
     bad = {What::bad_request_line, target};
     return Line::bad;
@@ -230,7 +232,7 @@ Line start_line(const Input& in, const char*& at, Head& head, Bad& bad) noexcept
 void clear_decisions(Head& head) noexcept {
   head.body = BodyKind::none;
   head.keep_alive = true;
-  head.expect_continue = head.te_trailers = head.absolute_form = head.has_length = false;
+  head.expect_continue = head.te_trailers = head.absolute_form = head.has_length = head.target_plain = false;
   head.upgrade = Upgrade::none;
   head.content_length = 0;
   head.method_text = head.scheme = head.authority = head.path = head.reason = std::string_view();

@@ -132,12 +132,13 @@ Verdict decide_keep_alive(Head& head, const Seen& seen, What what) noexcept {
 }
 
 Verdict decide_host(Head& head, const Seen& seen) noexcept {
-  if (!seen.has(FieldId::host)) { return head.version == Version::http10 ? Verdict() : fault(What::bad_host, nullptr); }
+  if (!seen.has(FieldId::host)) return head.version == Version::http10 ? Verdict() : fault(What::bad_host, nullptr);
   const Field& host = head.fields[seen.where(FieldId::host)];
   if (seen.twice(FieldId::host)) return fault(What::bad_host, host.name);
   if (!is_host(host.value_view(), false, host.name)) return fault(What::bad_host, host.value);
   if (head.authority.empty()) {
     head.authority = host.value_view();
+    head.target_plain = head.target_plain && host_is_plain(head.method_text.data(), head.authority);
   } else if (!equal_ignoring_case(head.authority, host.value_view())) {
     return fault(What::bad_host, host.value);  // the target names one host, Host another
   }

@@ -104,7 +104,14 @@ void check_round_trip(const Head& head) {
 void check_target(Head& head) {
   const size_t path_size = head.path.size();
   const size_t host_size = head.authority.size();
-  if (normalise_target(head) != What::none) return;
+  const bool plain = head.target_plain;
+  const std::string sent_path(head.path);
+  const std::string sent_host(head.authority);
+  if (normalise_target(head) != What::none) {
+    promise(!plain);
+    return;
+  }
+  promise(!plain || (head.path == sent_path && head.authority == sent_host));
   promise(head.path.size() <= path_size && head.authority.size() <= host_size && head.authority.empty() == (host_size == 0));
   for (const char c : head.authority) promise(c < 'A' || c > 'Z');
   const std::string path(head.path);

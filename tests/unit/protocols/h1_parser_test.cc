@@ -2,6 +2,7 @@
 // (h1_replay.h).
 #include <random>
 
+#include "protocols/exchange/target.h"
 #include "protocols/h1/parser.h"
 #include "tests/unit/protocols/h1_replay.h"
 
@@ -314,6 +315,41 @@ TEST_CASE("h1 connection options", "[H5]") {
   std::string many = "Connection: a";
   for (int i = 0; i < 64; ++i) many += ",b";
   check({"too many options", Kind::request, get(many + "\r\n"), What::bad_header_field});
+}
+
+TEST_CASE("h1 targets that are in their one form already are noticed, and no others", "[H10]") {
+  const auto same = [](std::string_view path, std::string_view host) {
+    Parsed p("GET " + std::string(path) + " HTTP/1.1\r\nHost: " + std::string(host) + "\r\nUser-Agent: some/1\r\n\r\n");
+    const bool plain = p.head->target_plain;
+    const std::string sent_path(p.head->path);
+    const std::string sent_host(p.head->authority);
+    const What what = normalise_target(*p.head);  // the bytes are the test's own
+    INFO(path << ' ' << host);
+    if (plain) CHECK((what == What::none && p.head->path == sent_path && p.head->authority == sent_host));
+    return plain;
+  };
+  std::string path = "/";
+  std::string host;
+  for (int size = 1; size < 60; ++size) {
+    path += static_cast<char>(size % 7 == 0 ? '/' : 'a' + size % 26);
+    host += static_cast<char>(size % 7 == 3 ? '.' : 'a' + size % 26);
+    if (!host.ends_with('.')) CHECK(same(path, host));
+    for (size_t at = 0; at < path.size(); ++at)
+      for (const char* odd : {"%41", "\\", "/.", "/../", "%2f"}) {
+        std::string other = path;
+        CHECK_FALSE(same(other.insert(at == 0 ? 1 : at, odd), "a"));
+      }
+    for (size_t at = 0; at < host.size(); ++at) {
+      std::string other = host;
+      other[at] = "AZM"[at % 3];
+      CHECK_FALSE(same("/some/path", other));
+    }
+  }
+  CHECK(same("/index.html?x=1.2", "shop.example:8080"));
+  CHECK(same("/a.b/c..d/e.", "127.0.0.1:18080"));
+  CHECK(same("/", "[::1]:8080"));
+  for (const char* odd : {"a.", "a:80", "a:443", "a.:81", "0123456789abcde.:81", "0123456789abcdef.:81", "A"})
+    CHECK_FALSE(same("/", odd));
 }
 
 TEST_CASE("h1 upgrades", "[H9]") {
