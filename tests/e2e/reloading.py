@@ -272,3 +272,58 @@ def test_dropped_listener_closes_under_load(t):
     assert t.client().get().body == b"ok"
     reload_with(weir, t.config(origin, listeners=both))
     assert t.client(extra).get().body == b"ok"
+
+
+@case(engines=("epoll",))
+def test_engine_changes_under_load(t):
+    """Twenty changes of engine under small and large answers, uploads and new connections: nothing fails, nothing is refused."""
+    large, body = os.urandom(1 << 20), os.urandom(200000)
+
+    def handler(request, answer):
+        answer.reply(200, [], large if request.target == "/large" else request.body() or b"small")
+    origin = t.origin(handler)
+    t.port, other = free_port(), free_port()
+
+    def config(engine):
+        return t.config(origin, listeners=[{"bind": f"127.0.0.1:{t.port}", "engine": engine, "name": "main"},
+                                           {"bind": f"127.0.0.1:{other}", "engine": "io_uring" if engine == "epoll" else "epoll",
+                                            "name": "other"}])
+
+    def small(client):
+        assert client.get().body == b"small"
+
+    def download(client):
+        assert client.get("/large").body == large
+
+    def upload(client):
+        assert client.duplex("POST", "/", body).body == body
+
+    def fresh(_):
+        with Client(("127.0.0.1", t.port)) as client:
+            assert client.get().body == b"small"
+    weir = t.launch(config("epoll"))
+    weir.wait_ready([t.port, other])
+    stop, trouble, kinds = threading.Event(), [], [small, download, upload, fresh] * 2
+    done = [0] * len(kinds)
+
+    def work(index):
+        try:
+            with Client(("127.0.0.1", t.port)) as client:
+                while not stop.is_set():
+                    kinds[index](client)
+                    done[index] += 1
+        except Exception as error:
+            trouble.append(f"{kinds[index].__name__}: {error!r}")
+    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(len(kinds))]
+    for thread in threads:
+        thread.start()
+    for turn in range(20):
+        reload_with(weir, config(("io_uring", "epoll")[turn % 2]))
+        mark = list(done)
+        wait_until("everyone made progress", lambda: trouble or all(d > m for d, m in zip(done, mark)))
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert not trouble, trouble
+    assert weir.metric("weir_accept_refused_total") == 0
+    t.note(f"{sum(done)} requests")
