@@ -602,6 +602,28 @@ TEST_CASE("a socket that changes engine leaves the epoll set when nothing of it 
   CHECK(send.engine == EngineKind::uring);
 }
 
+TEST_CASE("a socket that is closed before its next op reached the other engine leaves the epoll set first", "[A8]") {
+  HandClock clock;
+  Loop loop(clock, {.slab_bytes_max = 1 << 20, .gather = false});
+  auto e = std::make_unique<HandEngine>(clock, EngineKind::epoll);
+  auto r = std::make_unique<HandEngine>(clock, EngineKind::uring);
+  HandEngine& epoll = *e;
+  HandEngine& ring = *r;
+  loop.add_engine(std::move(e));
+  loop.add_engine(std::move(r));
+  loop.tick(0ms);
+  for (const bool changed : {true, false}) {
+    Socket socket;
+    loop.adopt(socket, 5, EngineKind::epoll);
+    socket.registered = true;
+    if (changed) socket.engine = EngineKind::uring;
+    loop.close(socket);
+    CHECK(epoll.leaves == 1);   // an engine takes its own sockets out as it closes them
+    CHECK(ring.closes == 1);
+    CHECK(epoll.closes == (changed ? 0 : 1));
+  }
+}
+
 TEST_CASE("every adopt and every close gives a socket another generation", "[E7]") {
   LoopBench b;
   Socket socket;
