@@ -10,7 +10,10 @@
 #include <ctime>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <thread>
+#include <utility>
 
 #include "daemon/json.h"
 
@@ -21,7 +24,8 @@ namespace {
 constexpr size_t kQueueLines = 8192;
 
 std::shared_ptr<spdlog::async_logger> logger;   // set by start(), before there are other threads, and never again
-std::atomic<bool> stopped{false};
+std::shared_mutex gate;   // held while a line is handed over, so that stop() never pulls the writer away from under it
+bool stopped = false;     // under the gate
 std::atomic<Level> threshold{Level::info};
 std::atomic<Format> shape{Format::text};
 
@@ -95,14 +99,18 @@ void set(Level level, Format format) {
 bool enabled(Level level) noexcept { return level >= threshold.load(std::memory_order_relaxed); }
 
 void write(Level level, std::string_view message, std::initializer_list<Field> fields) {
-  if (stopped.load(std::memory_order_relaxed)) return;
+  const std::shared_lock guard(gate);
+  if (stopped) return;
   const std::string line = render(level, message, fields);
   if (logger != nullptr) logger->log(kLevels[static_cast<size_t>(level)], line);
   else fprintf(stderr, "%s\n", line.c_str());
 }
 
 bool stop(std::chrono::milliseconds patience) {
-  if (logger == nullptr || stopped.exchange(true)) return true;
+  {
+    const std::unique_lock guard(gate);
+    if (logger == nullptr || std::exchange(stopped, true)) return true;
+  }
   std::promise<void> ended;
   std::future<void> end = ended.get_future();
   std::thread([ended = std::move(ended)]() mutable {
