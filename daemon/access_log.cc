@@ -140,6 +140,8 @@ void append_access_json(std::string& out, const AccessEntry& entry) {
   ms("duration_ms", entry.duration_us);
   ms("connect_ms", entry.connect_us);
   ms("first_byte_ms", entry.first_byte_us);
+  if (entry.stall_client_us > 0) ms("stall_client_ms", entry.stall_client_us);
+  if (entry.stall_origin_us > 0) ms("stall_origin_ms", entry.stall_origin_us);
   text("route", entry.route);
   text("upstream", entry.upstream);
   if (!entry.origin.empty()) {

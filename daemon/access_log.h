@@ -34,6 +34,7 @@ struct AccessEntry {
   bool client_left = false;               // it ended by the client's fault
   uint64_t bytes_in = 0, bytes_out = 0;   // bodies
   int64_t duration_us = 0, connect_us = -1, first_byte_us = -1;
+  int64_t stall_client_us = 0, stall_origin_us = 0;
   uint32_t attempts = 0;
   bool reused = false;
   uint64_t generation = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 
 #include "config/describe.h"
 #include "daemon/connections.h"
@@ -172,6 +173,18 @@ void reload(const AdminReply& reply, Supervisor& supervisor) {
 }
 
 }  // namespace
+
+std::expected<std::string, std::string> read_token(const std::string& path) {
+  std::ifstream file(path);
+  std::string token;
+  if (!file || !std::getline(file, token)) return std::unexpected("admin token " + path + ": the file cannot be read, or is empty");
+  while (!token.empty() && (token.back() == '\r' || token.back() == ' ')) token.pop_back();
+  for (const char c : token)
+    if (c <= ' ' || c >= 0x7f)
+      return std::unexpected("admin token " + path + ": a token is one line of visible ASCII without blanks");
+  if (token.empty()) return std::unexpected("admin token " + path + ": its first line is empty");
+  return token;
+}
 
 // Only values of header fields can be secrets: all else that is secret is named by its file.
 std::string redacted(std::string config) {

@@ -3,6 +3,8 @@
 // list of connections (collected from the workers).
 #pragma once
 
+#include <expected>
+
 #include "daemon/admin.h"
 
 namespace weir {
@@ -11,6 +13,8 @@ class Supervisor;
 
 void add_probe_routes(AdminServer& server, Supervisor& supervisor);   // /metrics, /healthz, /readyz: read-only
 void add_admin_routes(AdminServer& server, Supervisor& supervisor);   // all others
+// The token in a file: its one line. Unexpected: why there is none.
+std::expected<std::string, std::string> read_token(const std::string& path);
 std::string redacted(std::string config);                             // a described configuration without secret header values
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 
 #include "config/load.h"
 #include "config/schema_json.h"
+#include "daemon/admin_api.h"
 #include "daemon/commands.h"
 #include "daemon/config_tests.h"
 #include "daemon/signals.h"
@@ -15,7 +16,7 @@
 
 namespace {
 
-constexpr int kExitOk = 0, kExitUsage = 2, kExitBadConfig = 78;
+constexpr int kExitOk = 0, kExitFailure = 1, kExitUsage = 2, kExitBadConfig = 78;
 
 // Everything that is wrong with the file, one line each; warnings too. 78 when it would not start.
 int check(const std::string& path, bool quiet) {
@@ -40,7 +41,7 @@ struct AdminVerbs {
   CLI::App* reload;
   CLI::App* drain;
   CLI::App* stop;
-  std::string where;
+  std::string where, token_file;
   bool json = false, undo = false;
 
   template <class Common>
@@ -52,6 +53,7 @@ struct AdminVerbs {
     for (CLI::App* verb : {status, reload, drain, stop}) {
       common(verb);
       verb->add_option("--admin", where, "its admin socket (unix:PATH or ADDRESS:PORT); default: what the configuration says");
+      verb->add_option("--token", token_file, "a file with the token, for ADDRESS:PORT; default: what the configuration says");
       verb->add_flag("--json", json, "print the daemon's answer as it is");
     }
     drain->add_flag("--undo", undo, "back into rotation");
@@ -61,17 +63,27 @@ struct AdminVerbs {
 
   // --admin, else the configuration's admin.bind where the file can be read, else the built-in default.
   int run(const std::string& config_path, bool quiet) const {
-    std::string name = where;
+    std::string name = where, token_path = token_file, token;
     if (name.empty()) {
       const auto loaded = weir::config::load(config_path, weir::config::Environment::real());
-      name = (loaded ? loaded->admin : weir::config::Admin{}).bind.text();
+      const weir::config::Admin admin = loaded ? loaded->admin : weir::config::Admin{};
+      name = admin.bind.is_any() ? "127.0.0.1" + admin.bind.text() : admin.bind.text();
+      if (token_path.empty()) token_path = admin.token_file;
+    }
+    if (!token_path.empty()) {
+      auto read = weir::read_token(token_path);
+      if (!read) {
+        fprintf(stderr, "weir: %s\n", read.error().c_str());
+        return kExitFailure;
+      }
+      token = std::move(*read);
     }
     const auto address = weir::Address::parse(name);
     if (!address) {
       fprintf(stderr, "weir: --admin %s: not unix:PATH or ADDRESS:PORT\n", name.c_str());
       return kExitUsage;
     }
-    const weir::CommandOptions options{{*address, name, {}}, json, quiet};
+    const weir::CommandOptions options{{*address, name, token}, json, quiet};
     if (status->parsed()) return weir::command_status(options);
     if (reload->parsed()) return weir::command_reload(options);
     if (drain->parsed()) return weir::command_drain(options, undo);

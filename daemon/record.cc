@@ -8,9 +8,7 @@ namespace weir {
 
 namespace {
 
-int64_t us_between(TimePoint from, TimePoint to) noexcept {
-  return std::chrono::duration_cast<std::chrono::microseconds>(to - from).count();
-}
+int64_t us_of(Duration time) noexcept { return std::chrono::duration_cast<std::chrono::microseconds>(time).count(); }
 
 void take_fields(AccessEntry& entry, const Head& request) noexcept {
   for (const Field& field : request) {
@@ -52,9 +50,11 @@ void log_line(Exchange& exchange, AccessSink& access) noexcept {
   entry.status = exchange.status();
   entry.bytes_in = exchange.bytes_from_client();
   entry.bytes_out = exchange.bytes_to_client();
-  entry.duration_us = us_between(exchange.started_at(), exchange.context().loop.now());
-  if (exchange.answered_at() != kNever) entry.first_byte_us = us_between(exchange.started_at(), exchange.answered_at());
-  if (exchange.connect_took.count() >= 0) entry.connect_us = us_between(TimePoint(), TimePoint() + exchange.connect_took);
+  entry.duration_us = us_of(exchange.context().loop.now() - exchange.started_at());
+  if (exchange.answered_at() != kNever) entry.first_byte_us = us_of(exchange.answered_at() - exchange.started_at());
+  if (exchange.connect_took.count() >= 0) entry.connect_us = us_of(exchange.connect_took);
+  entry.stall_client_us = us_of(exchange.down().waited_for_sink() + exchange.up().waited_for_source());
+  entry.stall_origin_us = us_of(exchange.down().waited_for_source() + exchange.up().waited_for_sink());
   if (exchange.route != UINT32_MAX) {
     const RoutePlan& plan = runtime.routes[exchange.route];
     entry.route = plan.route->name;

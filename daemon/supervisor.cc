@@ -140,6 +140,14 @@ int Supervisor::start_sockets() {
     log::error(failed);
     return kExitCannotBind;
   }
+  if (!config.admin.token_file.empty()) {
+    auto token = read_token(config.admin.token_file);
+    if (!token) {
+      log::error(token.error());
+      return kExitFailure;
+    }
+    admin_token_ = std::move(*token);
+  }
   std::vector<config::SocketName> own{config.admin.bind};
   if (auto bound = admin_sockets_.open(own, 1); !bound) {
     if (config.admin.set) {
@@ -286,6 +294,7 @@ void Supervisor::start_admin() {
   const config::Snapshot& config = runtime_->config;
   if (admin_sockets_.has(config.admin.bind.text())) {
     admin_ = std::make_unique<AdminServer>(loop_);
+    if (!admin_token_.empty()) admin_->guard(admin_token_);
     add_probe_routes(*admin_, *this);
     add_admin_routes(*admin_, *this);
     admin_->listen(admin_sockets_.duplicate(config.admin.bind.text(), 0));

@@ -115,6 +115,7 @@ class Supervisor {
   uint64_t relay_pipes_ = 0;
   std::unique_ptr<AccessLog> access_;
   std::unique_ptr<AdminServer> admin_, metrics_;
+  std::string admin_token_;                              // empty: who may open the socket may ask
   std::unique_ptr<Signals> signals_;
   std::thread helper_;                                   // one blocking job at a time: a reload or a look-up of names
   bool helper_busy_ = false;

@@ -51,6 +51,8 @@ void Pipe::open(Loop& loop, Owner& owner, Stream* source, Stream* sink, const Pi
   relay_allowed_ = limits.relay;
   closed_ = lost_ = false;
   relay_.moved_in = relay_.moved_out = relay_seen_in_ = relay_seen_out_ = 0;
+  waits_ = Waits::none;
+  waited_ = {};
   touch();
 }
 
@@ -70,6 +72,7 @@ void Pipe::detach_sink() noexcept {
 
 void Pipe::close() noexcept {
   if (!opened()) return;
+  waits_for(Waits::none);
   closed_ = true;
   held_.clear();
   trailers_ = nullptr;
@@ -113,13 +116,26 @@ void Pipe::run_pump() noexcept {
   if (!opened() || state_.finished) return;
   Ends ends{*this};
   switch (pump_state(state_, ends, loop_->now())) {
-    case Pumped::waiting: return;
+    case Pumped::waiting:
+      waits_for(sink_ == nullptr ? Waits::none : held_.empty() && !state_.ended ? Waits::source : Waits::sink);
+      return;
     case Pumped::relaying:
+      waits_for(Waits::none);
       if (!relay_live()) audit_failed();
       return;
-    case Pumped::finished: owner_->pipe_finished(*this); return;
+    case Pumped::finished:
+      waits_for(Waits::none);
+      owner_->pipe_finished(*this);
+      return;
     case Pumped::wedged: audit_failed(); return;
   }
+}
+
+void Pipe::waits_for(Waits whom) noexcept {
+  if (whom == waits_) return;
+  waited_[static_cast<size_t>(waits_)] += loop_->now() - waits_since_;
+  waits_ = whom;
+  waits_since_ = loop_->now();
 }
 
 // Neither end can move and nobody owes us anything: a mistake of ours, and better one exchange lost than one hanging for ever.

@@ -7,6 +7,7 @@
 // each pump in every build: debug asserts; release counts, and asks its owner to end the exchange), never allocates.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "engines/loop.h"
@@ -73,6 +74,10 @@ class Pipe : public Pump {
   bool relay_awaits_source() const noexcept {
     return relay_state_ == RelayState::running && relay_.moved_in == relay_.moved_out;
   }
+  // How long bytes waited for the sink to take them, and the sink for bytes, up to now. What a relay moved waits inside the kernel,
+  // where nobody sees for whom: it counts to neither.
+  Duration waited_for_sink() const noexcept { return waited(Waits::sink); }
+  Duration waited_for_source() const noexcept { return waited(Waits::source); }
   void limit_cap(uint32_t bytes) noexcept;       // near the memory budget: less from now on (what was granted stays granted)
   void touch() noexcept { if (opened()) loop_->mark_dirty(*this); }
 
@@ -80,6 +85,9 @@ class Pipe : public Pump {
 
  private:
   enum class RelayState : uint8_t { none, claimed, running };   // claimed: the source is ours, the target still sends its queue
+  enum class Waits : uint8_t { none, source, sink };
+  Duration waited(Waits whom) const noexcept { return waited_[static_cast<size_t>(whom)]; }
+  void waits_for(Waits whom) noexcept;
   struct Ends;                                   // the pipe as pump_state() sees it
   static void pump_entry(Pump& pump) noexcept;
   static void relay_done(Op& op) noexcept;
@@ -105,6 +113,9 @@ class Pipe : public Pump {
   bool lost_ = false;
   Stream* relay_sink_ = nullptr;                 // the target of the running relay; outlives detach_sink
   uint64_t relay_seen_in_ = 0, relay_seen_out_ = 0;
+  Waits waits_ = Waits::none;
+  TimePoint waits_since_{};
+  std::array<Duration, 3> waited_{};             // by whom; looked at when that changes
   struct Relay : RelayOp { Pipe* pipe = nullptr; } relay_;
 };
 

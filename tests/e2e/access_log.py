@@ -8,10 +8,11 @@ import signal
 import struct
 import termios
 import threading
+import time
 
 from lib.case import case
 from lib.weir import to_yaml
-from lib.wire import Client, wait_until
+from lib.wire import Client, head_bytes, wait_until
 
 ONE = ("epoll",)
 KEYS = {"ts", "listener", "protocol", "client_ip", "peer_ip", "method", "host", "path", "status", "scheme", "user_agent", "bytes_in",
@@ -37,7 +38,7 @@ def test_access_json(t):
                                    ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")], body=b"12345")
     assert client.response().status == 200
     first, second = [json.loads(line) for line in lines_of(path, 2)]
-    assert set(first) == KEYS, set(first) ^ KEYS
+    assert set(first) - {"stall_origin_ms"} == KEYS, set(first) ^ KEYS
     assert (first["method"], first["path"], first["status"], first["end"]) == ("GET", "/a?b=1", 200, "ok"), first
     assert first["user_agent"] == 'a "b"' and first["origin"] == origin.address and first["engine"] == t.engine, first
     assert (second["method"], second["bytes_in"], second["reused"]) == ("POST", 5, True), second
@@ -128,6 +129,28 @@ def test_logrotate(t):
     paths = [json.loads(line)["path"] for line in logged()]
     assert sorted(paths) == sorted(f"/{i}/{n}" for i in range(4) for n in range(asked[i])), "a line is lost, doubled or torn"
     assert weir.metric("weir_access_log_dropped_total") == 0
+
+
+@case()
+def test_stalls(t):
+    """Whom a body waited for. The origin pauses inside its answer, the client inside its request; no time has an upper bound here."""
+    def handler(request, answer):
+        request.body()
+        answer.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        if request.target == "/pause":
+            time.sleep(0.1)  # what is measured
+        answer.raw(b"1\r\nb\r\n0\r\n\r\n")
+    path = os.path.join(t.directory, "access.log")
+    t.weir(t.origin(handler), log={"access": {"path": path}})
+    client = t.client()
+    assert client.get("/pause").body == b"ab"
+    client.send(head_bytes("POST", "/", [("Content-Length", "2")]) + b"x")
+    time.sleep(0.1)  # what is measured
+    client.send(b"y")
+    assert client.response().body == b"ab"
+    origins, clients = [json.loads(line) for line in lines_of(path, 2)]
+    assert origins["stall_origin_ms"] >= 80 and "stall_client_ms" not in origins, origins
+    assert clients["stall_client_ms"] >= 80, clients
 
 
 @case(engines=ONE)

@@ -55,6 +55,8 @@ TEST_CASE("access log: all that can be said", "[access]") {
   e.duration_us = 1'234'567;
   e.connect_us = 89;
   e.first_byte_us = 1000;
+  e.stall_client_us = 7;
+  e.stall_origin_us = 5'000'000;
   e.route = "r";
   e.upstream = "u";
   e.origin = "10.0.0.5:8080";
@@ -66,7 +68,7 @@ TEST_CASE("access log: all that can be said", "[access]") {
   for (const char* part :
        {"\"request_id\":\"0123\"", "\"trace_id\":\"4bf92f3577b34da6a3ce929d0e0e4736\"", "\"span_id\":\"00f067aa0ba902b7\"",
         "\"user_agent\":\"curl\"", "\"bytes_in\":5,\"bytes_out\":18446744073709551615", "\"duration_ms\":1234.567",
-        "\"connect_ms\":0.089", "\"first_byte_ms\":1.000", "\"route\":\"r\",\"upstream\":\"u\"",
+        "\"connect_ms\":0.089", "\"first_byte_ms\":1.000,\"stall_client_ms\":0.007,\"stall_origin_ms\":5000.000", "\"route\":\"r\",\"upstream\":\"u\"",
         "\"origin\":\"10.0.0.5:8080\",\"reused\":true,\"attempts\":2", "\"end\":\"response_short\",\"error\":\"Why.\""})
     CHECK(line.find(part) != std::string::npos);
 }

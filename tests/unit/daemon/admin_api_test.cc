@@ -1,6 +1,11 @@
 // What the admin API does without a daemon: parameters, redaction; and what the command line makes of an answer.
 #include <catch2/catch_test_macros.hpp>
 
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
 #include "daemon/admin_api.h"
 #include "daemon/commands.h"
 
@@ -29,6 +34,27 @@ TEST_CASE("admin: secret header values are not told", "[admin]") {
                              "    \"cookie\": \"a\\\"b\"\n  },\n  \"body\": \"authorization\"\n}\n";
   CHECK(redacted(config) == "{\n  \"set\": {\n    \"Authorization\": \"(redacted)\",\n    \"x-beta\": \"1\",\n"
                             "    \"cookie\": \"(redacted)\"\n  },\n  \"body\": \"authorization\"\n}\n");
+}
+
+TEST_CASE("admin: a token is the one line of its file", "[admin]") {
+  char name[] = "/tmp/weir-token-XXXXXX";
+  const int fd = mkstemp(name);
+  REQUIRE(fd >= 0);
+  ::close(fd);
+  const auto with = [&](const std::string& text) {
+    std::ofstream(name) << text;
+    return read_token(name);
+  };
+  CHECK(with("abc123\n").value() == "abc123");
+  CHECK(with("abc123").value() == "abc123");
+  CHECK(with("abc123\r\nmore\n").value() == "abc123");
+  for (const char* bad : {"", "\n", "a b\n", "a\tb\n", "\xc3\xa9\n"}) {
+    INFO(bad);
+    REQUIRE_FALSE(with(bad));
+    CHECK(with(bad).error().find(name) != std::string::npos);
+  }
+  unlink(name);
+  CHECK_FALSE(read_token(name));
 }
 
 TEST_CASE("status: the table for people", "[admin]") {

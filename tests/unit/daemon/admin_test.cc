@@ -43,10 +43,10 @@ struct Admin {
     return done();
   }
   // The answer to one GET; empty when none comes.
-  std::string ask(const std::string& path) {
+  std::string ask(const std::string& path, const std::string& host = "a", const std::string& more = "") {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     REQUIRE(::connect(fd, &address.any, address.length) == 0);
-    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n" + more + "Connection: close\r\n\r\n";
     REQUIRE(::send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size()));
     std::string got;
     until([&] {
@@ -69,6 +69,29 @@ TEST_CASE("the admin server answers again after descriptors had run out", "[E8]"
   probe.fail("accept4", EMFILE, 2);
   CHECK(admin.ask("/healthz").starts_with("HTTP/1.1 200"));
   CHECK(admin.ask("/nothing").starts_with("HTTP/1.1 404"));
+}
+
+TEST_CASE("a guarded admin server answers to its own hosts and to the token only") {
+  Admin admin;
+  admin.server->guard("s3cret");
+  const std::string right = "Authorization: Bearer s3cret\r\n";
+  for (const char* host : {"localhost", "localhost:9000", "127.0.0.1:9000", "192.0.2.7", "[::1]:9000", "[::1]"}) {
+    INFO(host);
+    CHECK(admin.ask("/healthz", host, right).starts_with("HTTP/1.1 200"));
+  }
+  CHECK(admin.ask("/healthz", "localhost", "authorization: bearer s3cret\r\n").starts_with("HTTP/1.1 200"));
+  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example:9000"}) {
+    INFO(host);
+    CHECK(admin.ask("/healthz", host, right).starts_with("HTTP/1.1 403"));
+  }
+  for (const char* wrong : {"", "Authorization: Bearer s3cre\r\n", "Authorization: Bearer s3crets\r\n", "Authorization: Bearer S3cret\r\n",
+                            "Authorization: Basic s3cret\r\n", "Authorization: Bearer \r\n", "X-Token: s3cret\r\n"}) {
+    INFO(wrong);
+    const std::string answer = admin.ask("/healthz", "localhost", wrong);
+    CHECK(answer.starts_with("HTTP/1.1 401"));
+    CHECK(answer.find("www-authenticate: Bearer") != std::string::npos);
+    CHECK(admin.ask("/nothing", "localhost", wrong).starts_with("HTTP/1.1 401"));   // what there is is told to nobody
+  }
 }
 
 TEST_CASE("closing the admin server ends what is open, and what is still queued") {
