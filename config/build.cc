@@ -119,11 +119,12 @@ void read_admin(Draft& draft, const Fields& top) {
   const Fields admin = top.map("admin");
   draft.snapshot.admin.set = admin.written("bind");
   draft.snapshot.admin.unix_access = read_unix_access(draft, admin);
+  if (auto token = admin.text("token")) draft.snapshot.admin.token_file = std::move(*token);
   if (auto bind = admin.bind("bind")) {
-    if (!bind->is_unix()) {
-      draft.report.error(admin.mark("bind"),
-                         "bind: " + quote(bind->text()) + " is a TCP address, which needs `token`: that is not "
-                         "supported by this version yet; take a unix socket: `unix:/run/weir/admin.sock`");
+    if (!bind->is_unix() && !admin.written("token")) {
+      draft.report.error(admin.mark("bind"), "bind: " + quote(bind->text()) +
+                                                 " is a TCP address, which needs `token: FILE`; without one take a unix socket: "
+                                                 "`unix:/run/weir/admin.sock`");
     }
     draft.binds.push_back({*bind, admin.mark("bind")});
     draft.snapshot.admin.bind = std::move(*bind);

@@ -335,6 +335,7 @@ std::string describe(const Snapshot& snapshot, Secrets secrets) {
   json.open('{');
   if (snapshot.admin.set) json.pair("bind", snapshot.admin.bind.text());
   unix_access(json, snapshot.admin.unix_access);
+  if (!snapshot.admin.token_file.empty()) json.pair("token", snapshot.admin.token_file);
   json.close('}');
   if (snapshot.metrics) {
     json.key("metrics");

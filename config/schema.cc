@@ -241,9 +241,9 @@ constexpr auto kRows = std::to_array<Row>({
     in(may(L::pipe, "max", T::size, "8MiB", "As far as it may grow."), 16 * kKi, kGi),
 
     // ---- the rest
-    may(L::admin, "bind", T::bind, "unix:/run/weir/admin.sock", "A unix socket."),
+    may(L::admin, "bind", T::bind, "unix:/run/weir/admin.sock", "A unix socket; a TCP address only with `token`."),
     child(may(L::admin, "unix", T::map, "(as the process makes it)", "Who may connect to it."), L::unix_file),
-    later(L::admin, "token", T::any, "A file with the token for TCP."),
+    may(L::admin, "token", T::text, "", "A file whose one line each request must carry as its bearer token."),
     must(L::metrics, "bind", T::bind, "Where /metrics, /healthz and /readyz are served."),
     words(may(L::log, "level", T::word, "info", "What is logged: this and what is graver."), "debug info warn error"),
     words(may(L::log, "format", T::word, "text", "The form of a line."), "text json"),

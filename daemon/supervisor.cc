@@ -16,6 +16,7 @@
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/system.h"
+#include "daemon/version.h"
 #include "engines/epoll_engine.h"
 
 namespace weir {
@@ -268,7 +269,8 @@ void Supervisor::log_identity() {
     if (!engines.empty()) engines += ',';
     engines += engine_name(kind);
   }
-  log::info("weir " WEIR_VERSION " started", {{"pid", std::to_string(getpid())},
+  log::info("weir " WEIR_VERSION " started", {{"commit", commit_text()},
+                                             {"pid", std::to_string(getpid())},
                                              {"config", options_.config_path},
                                              {"hash", runtime_->config.hash},
                                              {"workers", std::to_string(workers_.size())},

@@ -5,7 +5,7 @@ import socket
 import threading
 
 from lib.case import case
-from lib.weir import free_port
+from lib.weir import free_port, listening_inode, to_yaml
 from lib.wire import LIMIT_S, Client, Reader, head_bytes, wait_until
 
 ONE = ("epoll",)
@@ -270,3 +270,39 @@ def test_large_and_broken_bodies(t):
         slow.send(piece)
     assert slow.response().status == 200
     assert weir.get("/healthz")[0] == 200
+
+
+@case(engines=ONE)
+def test_over_tcp(t):
+    """A TCP address for the API: only with the token, only by a Host that no foreign page can bring along."""
+    port = free_port()
+    bind = f"127.0.0.1:{port}"
+    status, text = t.command("check", "-c", t.file("open.yaml", to_yaml(t.config("127.0.0.1:9", admin={"bind": bind}))))
+    assert status == 78 and "token: FILE" in text, (status, text)
+    token = t.file("token", "s3cret\n")
+    weir = t.launch(t.config(t.origin(), admin={"bind": bind, "token": token}))
+    weir.wait_log("weir .* started")
+
+    def ask_tcp(path, host, *headers):
+        with Client(("127.0.0.1", port)) as client:
+            client.request("GET", path, [("Host", host), *headers])
+            return client.response().status
+    right = ("Authorization", "Bearer s3cret")
+    wait_until("it listens", lambda: listening_inode(port))
+    assert ask_tcp("/status", f"localhost:{port}", right) == 200
+    assert ask_tcp("/status", bind) == 401 and ask_tcp("/status", bind, ("Authorization", "Bearer guess")) == 401
+    assert ask_tcp("/status", "evil.example", right) == 403
+    status, text = t.command("status", "--admin", bind, "--token", token)
+    assert status == 0 and f"pid {weir.pid}" in text, (status, text)
+    assert t.command("status", "-c", weir.config_path)[0] == 0, "socket and token are found by the configuration"
+    status, text = t.command("status", "--admin", bind)
+    assert status == 1 and "token" in text, (status, text)
+    status, text = t.command("stop", "-c", weir.config_path)
+    assert status == 0, text
+    assert weir.wait_exit() == 0
+
+
+@case(engines=ONE)
+def test_no_token_no_start(t):
+    weir = t.launch(t.config("127.0.0.1:9", admin={"bind": f"127.0.0.1:{free_port()}", "token": os.path.join(t.directory, "none")}))
+    assert weir.wait_exit() == 1 and "admin token" in weir.log(), weir.log()

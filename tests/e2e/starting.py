@@ -163,6 +163,7 @@ def test_says_what_it_is(t):
     flat = repr(status)
     assert str(weir.pid) in flat and t.engine in flat, status
     assert status["version"] and status["workers"] == 1 and status["config"]["hash"], status
+    assert status["commit"] and status["commit"] in first, f"the first log line lacks the commit: {first}"
     assert status["config"]["hash"] in first, f"the first log line lacks the config's hash: {first}"
 
 

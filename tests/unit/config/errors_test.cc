@@ -75,7 +75,6 @@ TEST_CASE("keys whose pieces are not built yet are refused, not ignored") {
       top("defaults: {compress: {}}\n", "4:12: `compress`" + later),
       routes("  - {to: a, trace: start}\n", "7:13: `trace`" + later),
       servers("[{address: \"a:1\", tier: 2}]", "5:34: `tier`" + later),
-      top("admin: {token: x}\n", "4:9: `token`" + later),
   });
   // What asks for what is so anyway is no reason to refuse a file.
   CHECK(problems_of(kListener + "    proxy_protocol: none\ndefaults: {trace: pass}\n") == "");
@@ -200,8 +199,9 @@ TEST_CASE("addresses to listen on") {
       binding("unix:/run/weir/admin.sock",
            "3:11: bind: `unix:/run/weir/admin.sock` is taken by the default of `admin`"),
       top("admin: {bind: \"127.0.0.1:9000\"}\n",
-          "4:15: bind: `127.0.0.1:9000` is a TCP address, which needs `token`: that is not supported by this version "
-          "yet; take a unix socket: `unix:/run/weir/admin.sock`"),
+          "4:15: bind: `127.0.0.1:9000` is a TCP address, which needs `token: FILE`; without one take a unix "
+          "socket: `unix:/run/weir/admin.sock`"),
+      top("admin: {token: \"\"}\n", "4:16: `token` is empty"),
   });
   // An address beside the wildcard is more special, not the same.
   CHECK(problems_of("version: 1\nlisteners: [{bind: [\":80\", \"127.0.0.1:80\", \"[::1]:80\"]}]\n") == "");
