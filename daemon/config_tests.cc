@@ -16,6 +16,7 @@ struct Got {
   uint16_t status = 0;   // 0: an origin's
 
   std::string text() const {
+    if (route.empty() && status == 308) return "status 308 (redirect_https)";
     if (route.empty()) return status == 400 ? "status 400 (the path is refused)" : "status 404 (no route matches)";
     if (status != 0) return "status " + std::to_string(status) + " (route " + route + ")";
     std::string names;
@@ -25,6 +26,7 @@ struct Got {
 };
 
 size_t listener_for(const config::Snapshot& config, const config::ConfigTest& test) {
+  if (test.listener) return *test.listener;
   uint16_t port = test.https ? 443 : 80;
   const size_t colon = test.host.rfind(':');
   if (colon != std::string::npos && test.host.find(']', colon) == std::string::npos)
@@ -48,7 +50,17 @@ Got ask(const Runtime& runtime, const config::ConfigTest& test) {
     got.status = 400;
     return got;
   }
-  const auto index = find_route(runtime, listener_for(runtime.config, test), *head);
+  for (const config::NameValue& field : test.headers) head->add(field_id(field.name), field.name, field.value);
+  ClientFacts client;
+  client.ip = test.client;
+  client.host = HostBytes::parse(test.client);
+  client.https = test.https;
+  const size_t listener = listener_for(runtime.config, test);
+  if (runtime.listeners[listener].redirect_https && goes_to_https(*head, client)) {
+    got.status = 308;
+    return got;
+  }
+  const auto index = find_route(runtime, listener, *head, client);
   if (!index) {
     got.status = 404;
     return got;

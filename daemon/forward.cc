@@ -3,7 +3,6 @@
 #include <cerrno>
 
 #include "daemon/record.h"
-#include "daemon/router.h"
 
 namespace weir {
 
@@ -13,27 +12,22 @@ constexpr size_t kAttemptsMax = 3;
 
 WorkerRuntime& under(Exchange& exchange) noexcept { return *static_cast<WorkerRuntime*>(exchange.snapshot); }
 
+const RoutePlan& route_of(Exchange& exchange) noexcept { return under(exchange).runtime->routes[exchange.route]; }
+
+const TargetPlan& target_of(Exchange& exchange) noexcept { return route_of(exchange).targets[exchange.target]; }
+
 // A failed connect is tried at another endpoint, never again at the only one: there it would only multiply `connect`.
-size_t attempts_max(const WorkerRuntime::Rotation& rotation) noexcept {
-  size_t reachable = 0;
-  for (const WorkerRuntime::Target& target : rotation.targets) reachable += target.pool != nullptr;
-  return reachable < kAttemptsMax ? reachable : kAttemptsMax;
+size_t attempts_max(const Rotation& rotation) noexcept {
+  return rotation.reachable < kAttemptsMax ? rotation.reachable : kAttemptsMax;
 }
 
-// Smooth weighted round robin: everyone gains its weight, the richest is taken and pays the total.
-WorkerRuntime::Target* pick_endpoint(WorkerRuntime::Rotation& rotation) noexcept {
-  WorkerRuntime::Target* best = nullptr;
-  for (WorkerRuntime::Target& target : rotation.targets) {
-    if (target.pool == nullptr) continue;
-    target.current += target.endpoint->weight;
-    if (best == nullptr || target.current > best->current) best = &target;
-  }
-  if (best != nullptr) best->current -= rotation.weight_total;
-  return best;
-}
+// Of the body nothing has gone to an origin's stream: it is all still to be read, or held.
+bool body_held(Exchange& exchange) noexcept { return !exchange.up().opened() || exchange.up().consumed() == 0; }
 
-bool idempotent_and_empty(Exchange& exchange) noexcept {
-  return method_idempotent(exchange.request().method) && exchange.request().body == BodyKind::none;
+// The origin is done with this exchange, one way or the other.
+void leave_origin(Exchange& exchange) noexcept {
+  auto* to = static_cast<Rotation::Target*>(std::exchange(exchange.origin_pick, nullptr));
+  if (to != nullptr) --to->pool->active;
 }
 
 }  // namespace
@@ -42,30 +36,75 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
   auto& listener = *static_cast<ListenerView*>(exchange.listener);
   WorkerRuntime& now = *listener.current;
   exchange.snapshot = &now;
+  exchange.peer_ip = exchange.client_ip;
   exchange.listener_index = static_cast<uint32_t>(listener.index);
   ++now.exchanges;
+  const ListenerPlan& plan = now.runtime->listeners[listener.index];
+  ClientFacts client;
+  if (plan.looks_first() && !look_first(exchange, now.runtime->config.listeners[listener.index], client)) return;
+  if (!exchange.peer_trusted) drop_forwarding_fields(exchange.request());
+  name(exchange);
   if (exchange.request().method == Method::connect) {  // no route may open a tunnel yet
     exchange.fail(make_fault(What::upgrade_refused));
     return;
   }
-  const auto route = find_route(*now.runtime, listener.index, exchange.request());
-  if (!route) {
+  const auto found = find_route(*now.runtime, listener.index, exchange.request(), client);
+  if (!found) {
     exchange.fail(make_fault(What::no_route));
     return;
   }
-  exchange.route = static_cast<uint32_t>(*route);
-  const RoutePlan& plan = now.runtime->routes[*route];
-  if (plan.targets.empty()) {
-    exchange.client_timeouts = &plan.client_timeouts[listener.index];
-    answer(exchange, *plan.route);
+  exchange.route = static_cast<uint32_t>(*found);
+  const RoutePlan& route = now.runtime->routes[*found];
+  if (exchange.request().content_length > route.request_body_bytes[listener.index] && exchange.request().body == BodyKind::length) {
+    exchange.fail(make_fault(What::body_too_large));
     return;
   }
-  for (Field& field : exchange.request())
-    if (field.id == FieldId::x_forwarded_for || field.id == FieldId::x_forwarded_proto || field.id == FieldId::x_forwarded_host)
-      field.removed = true;
-  exchange.target = static_cast<uint32_t>(pick_target(now, *route));
-  exchange.client_timeouts = &plan.target_client_timeouts[exchange.target][listener.index];
-  forward(exchange, false);
+  if (route.targets.empty()) {
+    exchange.client_timeouts = &route.client_timeouts[listener.index];
+    answer(exchange, *route.route);
+    return;
+  }
+  SmoothWheel& wheel = now.wheels[*found];
+  exchange.target = wheel.seats.empty() ? 0 : static_cast<uint32_t>(wheel.next());
+  exchange.client_timeouts = &route.target_client_timeouts[exchange.target][listener.index];
+  Rotation::Target* to = now.upstreams[route.targets[exchange.target].upstream].pick(0);
+  if (to == nullptr) exchange.fail(make_fault(What::name_unresolved));
+  else forward(exchange, *to, false);
+}
+
+// What few listeners ask: who the client is behind trusted proxies, and whether he is to come again by https. false: answered.
+bool Forwarder::look_first(Exchange& exchange, const config::Listener& listener, ClientFacts& client) noexcept {
+  const Head& request = exchange.request();
+  client = find_client(listener, request, exchange.peer(), exchange.peer_ip, exchange.https);
+  exchange.client_ip = client.ip;
+  exchange.https = client.https;
+  exchange.peer_trusted = client.trusted;
+  if (!listener.redirect_https || !goes_to_https(request, client)) return true;
+  const std::string_view host = host_of(request.authority);
+  if (host.empty() || !request.path.starts_with('/')) {
+    exchange.fail(make_fault(What::bad_host));
+    return false;
+  }
+  location_ = "https://";
+  location_ += host;
+  location_ += request.path;
+  const ExtraField location[] = {{"location", location_}};
+  exchange.respond(308, {}, {}, location);
+  return false;
+}
+
+// The request's id: a trusted peer's own, else a new one.
+void Forwarder::name(Exchange& exchange) noexcept {
+  if (exchange.peer_trusted) {
+    for (Field& field : exchange.request()) {
+      if (field.id != FieldId::x_request_id) continue;
+      if (exchange.request_id.empty() && RequestIds::acceptable(field.value_view())) exchange.request_id = field.value_view();
+      else field.removed = true;
+    }
+    if (!exchange.request_id.empty()) return;
+  }
+  ids_.write(exchange.request_id_text);
+  exchange.request_id = {exchange.request_id_text, RequestIds::kSize};
 }
 
 void Forwarder::answer(Exchange& exchange, const config::Route& route) noexcept {
@@ -78,70 +117,93 @@ void Forwarder::answer(Exchange& exchange, const config::Route& route) noexcept 
   exchange.respond(redirect.status, {}, {}, location);
 }
 
-size_t Forwarder::pick_target(WorkerRuntime& now, size_t route) noexcept {
-  const RoutePlan& plan = now.runtime->routes[route];
-  if (plan.targets.size() == 1) return 0;
-  auto& currents = now.route_currents[route];
-  size_t best = 0;
-  for (size_t i = 0; i < plan.targets.size(); ++i) {
-    currents[i] += plan.targets[i].weight;
-    if (currents[i] > currents[best]) best = i;
-  }
-  currents[best] -= plan.weight_total;
-  return best;
-}
-
-void Forwarder::forward(Exchange& exchange, bool fresh) noexcept {
+void Forwarder::forward(Exchange& exchange, Rotation::Target& to, bool fresh) noexcept {
   WorkerRuntime& now = under(exchange);
-  const TargetPlan& target = now.runtime->routes[exchange.route].targets[exchange.target];
-  WorkerRuntime::Target* to = pick_endpoint(now.upstreams[target.upstream]);
-  if (to == nullptr) {
-    exchange.fail(make_fault(What::name_unresolved));
-    return;
+  const TargetPlan& target = target_of(exchange);
+  if (const RouteExtras* extras = route_of(exchange).extras.get(); extras != nullptr) [[unlikely]] {
+    if (const What what = outgoing_.rewrite(exchange.request(), extras); what != What::none) {
+      exchange.fail(make_fault(what));
+      return;
+    }
   }
   ++exchange.attempts;
   const auto& listener = *static_cast<ListenerView*>(exchange.listener);
   UpstreamStats& stats = *now.runtime->upstreams[target.upstream].stats[worker_];
   int error = 0;
-  h1::ClientConn* conn = to->pool->acquire(listener.engine, fresh, stats.client, &error);
+  h1::ClientConn* conn = to.pool->acquire(listener.engine, fresh, stats.client, &error);
+  if (conn == nullptr && error == EDQUOT) {
+    // One that this worker keeps idle with another server makes room.
+    for (Rotation::Target& other : now.upstreams[target.upstream].targets)
+      if (conn == nullptr && other.pool != nullptr && other.pool->close_oldest_idle())
+        conn = to.pool->acquire(listener.engine, fresh, stats.client, &error);
+    if (conn == nullptr) now.runtime->upstreams[target.upstream].allowance->want();
+  }
   if (conn == nullptr) {
-    exchange.fail(make_fault(error == ENOMEM ? What::out_of_memory : What::origin_limit, error));
+    const What what = error == EDQUOT ? What::origin_limit : error == ENOMEM ? What::out_of_memory : What::overloaded;
+    exchange.fail(make_fault(what, error));
     return;
   }
-  conn->use(target.timeouts[exchange.listener_index]);
+  conn->use(target.timeouts[exchange.listener_index], target.response_head_bytes[exchange.listener_index]);
   conn->begin(exchange);
-  exchange.endpoint = to->endpoint;
+  exchange.endpoint = to.endpoint;
+  exchange.origin_pick = &to;
   exchange.origin_reused = conn->reused();
-  const ExtraField extra[] = {{"x-forwarded-for", exchange.client_ip},
-                              {"x-forwarded-proto", "http"},
-                              {"x-forwarded-host", exchange.request().authority}};
-  exchange.connect(*conn, extra);
+  ++to.pool->active;
+  send(exchange, *conn);
+}
+
+void Forwarder::send(Exchange& exchange, Stream& origin) noexcept {
+  const ExtraField own[] = {{"x-forwarded-for", exchange.peer_ip},
+                            {"x-forwarded-proto", exchange.https ? "https" : "http"},
+                            {"x-forwarded-host", exchange.request().authority},
+                            {"x-request-id", exchange.request_id}};
+  const RouteExtras* extras = route_of(exchange).extras.get();
+  if (extras == nullptr && !exchange.peer_trusted) [[likely]] {
+    exchange.connect(origin, own);
+    return;
+  }
+  outgoing_.send(exchange, origin, extras, own);
 }
 
 bool Forwarder::on_origin_failed(Exchange& exchange, const Fault& fault) noexcept {
-  if (exchange.up().opened() && exchange.up().consumed() != 0) return false;
   WorkerRuntime& now = under(exchange);
-  const size_t upstream = now.runtime->routes[exchange.route].targets[exchange.target].upstream;
+  const size_t upstream = target_of(exchange).upstream;
+  Rotation& rotation = now.upstreams[upstream];
   UpstreamStats& stats = *now.runtime->upstreams[upstream].stats[worker_];
-  if (fault.retry == Retry::yes && exchange.attempts < attempts_max(now.upstreams[upstream])) {
+  if (exchange.origin_pick != nullptr) exchange.tried |= rotation.bit(*static_cast<Rotation::Target*>(exchange.origin_pick));
+  leave_origin(exchange);
+  if (!body_held(exchange)) return false;
+  if (fault.retry == Retry::yes && exchange.attempts < attempts_max(rotation)) {
+    Rotation::Target* to = rotation.pick(exchange.tried);
+    if (to == nullptr) return false;
     stats.retries_connect.add();
-    forward(exchange, false);
+    forward(exchange, *to, false);
     return true;
   }
-  if (fault.retry == Retry::if_reused && exchange.origin_reused && !exchange.retried_reused && idempotent_and_empty(exchange)) {
+  const bool harmless = !exchange.request_written || method_idempotent(exchange.request().method);
+  if (fault.retry == Retry::if_reused && exchange.origin_reused && !exchange.retried_reused && harmless) {
+    Rotation::Target* to = rotation.pick(exchange.tried);
+    if (to == nullptr) to = rotation.pick(0);
     exchange.retried_reused = true;
     stats.retries_reused.add();
-    forward(exchange, true);
+    forward(exchange, *to, true);
     return true;
   }
   return false;
 }
 
+void Forwarder::on_local_answer(Exchange& exchange, Head& answer) noexcept {
+  if (exchange.route == UINT32_MAX) return;
+  if (const RouteExtras* extras = route_of(exchange).extras.get()) edit_answer(*extras, answer, false);
+}
+
 void Forwarder::on_response(Exchange& exchange, Head& response) noexcept {
   static_cast<const Endpoint*>(exchange.endpoint)->stats[worker_]->answers[code_class(response.status)].add();
+  if (const RouteExtras* extras = route_of(exchange).extras.get()) edit_answer(*extras, response, true);
 }
 
 void Forwarder::on_end(Exchange& exchange) noexcept {
+  leave_origin(exchange);
   record_end(exchange, worker_, access_);
   if (exchange.snapshot != nullptr) --under(exchange).exchanges;  // null: its head was refused before any route was looked for
 }

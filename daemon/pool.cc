@@ -11,18 +11,27 @@ h1::ClientConn* Pool::acquire(EngineKind engine, bool fresh, h1::ClientStats& st
     if (conn->clean()) return conn;
     conn->close();  // the origin has closed it, or said something that nobody asked for
   }
+  if (!allowance_.take(connections_max)) {
+    *error = EDQUOT;
+    return nullptr;
+  }
   h1::ClientConn* conn = conns_.make(context_, *this, policy_, stats);
-  if (conn == nullptr) {
-    *error = ENOMEM;
-    return nullptr;
+  *error = conn == nullptr ? ENOMEM : conn->connect(address_, engine);
+  if (*error == 0) {
+    ++count_;
+    return conn;
   }
-  if (const int failed = conn->connect(address_, engine); failed != 0) {
-    conns_.destroy(conn);
-    *error = failed;
-    return nullptr;
-  }
-  ++count_;
-  return conn;
+  if (conn != nullptr) conns_.destroy(conn);
+  allowance_.give_back();
+  return nullptr;
+}
+
+bool Pool::close_oldest_idle() noexcept {
+  if (idle_ == nullptr) return false;
+  h1::ClientConn* oldest = idle_;
+  while (oldest->next != nullptr) oldest = oldest->next;
+  oldest->close();
+  return true;
 }
 
 void Pool::unlist(h1::ClientConn& conn) noexcept {
@@ -36,7 +45,7 @@ void Pool::unlist(h1::ClientConn& conn) noexcept {
 }
 
 void Pool::conn_idle(h1::ClientConn& conn) noexcept {
-  if (retired) {
+  if (retired || allowance_.wanted()) {
     conn.close();
     return;
   }
@@ -48,7 +57,11 @@ void Pool::conn_idle(h1::ClientConn& conn) noexcept {
   ++idle_count_;
 }
 
-void Pool::conn_closing(h1::ClientConn& conn) noexcept { unlist(conn); }
+// From here on it is of no use; that its descriptor is still open for a moment takes no one's place.
+void Pool::conn_closing(h1::ClientConn& conn) noexcept {
+  unlist(conn);
+  allowance_.give_back();
+}
 
 void Pool::conn_closed(h1::ClientConn& conn) noexcept {
   --count_;
@@ -59,9 +72,9 @@ void Pool::close_idle() noexcept {
   while (idle_ != nullptr) idle_->close();
 }
 
-Pool& PoolSet::at(const Address& address) {
-  auto& pool = pools_[address.text()];
-  if (pool == nullptr) pool = std::make_unique<Pool>(context_, conns_, address, policy_);
+Pool& PoolSet::at(const std::string& upstream, const Address& address, Allowance& allowance) {
+  auto& pool = pools_[{upstream, address.text()}];
+  if (pool == nullptr) pool = std::make_unique<Pool>(context_, conns_, address, policy_, allowance);
   pool->retired = false;
   return *pool;
 }

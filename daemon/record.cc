@@ -39,12 +39,14 @@ void log_line(Exchange& exchange, AccessSink& access) noexcept {
   clock_gettime(CLOCK_REALTIME, &wall);
   entry.unix_ms = static_cast<int64_t>(wall.tv_sec) * 1000 + wall.tv_nsec / 1'000'000;
   entry.listener = listener.name;
-  entry.client_ip = entry.peer_ip = exchange.client_ip;
+  entry.client_ip = exchange.client_ip;
+  entry.peer_ip = exchange.peer_ip.empty() ? exchange.client_ip : exchange.peer_ip;
+  entry.request_id = exchange.request_id;
   entry.method = request.method_text;
   entry.host = request.authority;
   entry.path = request.path;
   entry.version = request.version;
-  entry.scheme = "http";
+  entry.scheme = exchange.https ? "https" : "http";
   take_fields(entry, request);
   take_end(entry, exchange.fault());
   entry.status = exchange.status();

@@ -28,7 +28,7 @@ uint64_t hash_backward(std::string_view text) {
 bool only_host_and_path(const config::Route& route) {
   if (!route.match) return true;
   const config::Match& m = *route.match;
-  return m.methods.empty() && m.headers.empty() && m.query.empty();
+  return m.methods.empty() && m.headers.empty() && m.query.empty() && !m.path_regex && !m.scheme && m.clients.empty();
 }
 
 }  // namespace

@@ -30,7 +30,9 @@ bool query_matches(const config::NameValue& wanted, std::string_view query) noex
 }
 
 // All but host, path and listener, which the index has looked at.
-bool rest_matches(const config::Match& match, const Head& request, std::string_view query) noexcept {
+bool rest_matches(const config::Match& match, const Head& request, std::string_view path, std::string_view query,
+                  const ClientFacts& client) noexcept {
+  if (match.scheme && (*match.scheme == config::Scheme::https) != client.https) return false;
   if (!match.methods.empty()) {
     bool one = false;
     for (const auto& method : match.methods) one = one || method == request.method_text;
@@ -40,7 +42,8 @@ bool rest_matches(const config::Match& match, const Head& request, std::string_v
     if (!header_matches(header, request)) return false;
   for (const auto& pair : match.query)
     if (!query_matches(pair, query)) return false;
-  return true;
+  if (!match.clients.empty() && !client.host.in(match.clients)) return false;
+  return !match.path_regex || match.path_regex->matches(path);
 }
 
 }  // namespace
@@ -55,14 +58,15 @@ std::string_view host_of(std::string_view authority) noexcept {
   return authority;
 }
 
-std::optional<size_t> find_route(const Runtime& runtime, size_t listener, const Head& request, uint32_t* steps) noexcept {
+std::optional<size_t> find_route(const Runtime& runtime, size_t listener, const Head& request, const ClientFacts& client,
+                                 uint32_t* steps) noexcept {
   const size_t mark = request.path.find('?');
   const std::string_view path = request.path.substr(0, mark);
   const std::string_view query = mark == std::string_view::npos ? std::string_view() : request.path.substr(mark + 1);
   uint32_t taken = 0;
-  const uint32_t found = runtime.by_listener[listener].first(
+  const uint32_t found = runtime.listeners[listener].routes.first(
       host_of(request.authority), path, taken,
-      [&](uint32_t route) noexcept { return rest_matches(*runtime.routes[route].route->match, request, query); });
+      [&](uint32_t route) noexcept { return rest_matches(*runtime.routes[route].route->match, request, path, query, client); });
   if (steps != nullptr) *steps += taken;
   if (found == RouteIndex::kNone) return std::nullopt;
   return found;

@@ -12,11 +12,12 @@ const char* refused_name(RefusedCause cause) noexcept {
   return "other";
 }
 
-h1::HeadLimits request_limits(const config::Snapshot& config) {
-  h1::HeadLimits limits;
-  limits.head_bytes = static_cast<uint32_t>(config.limits.request_head_bytes);
-  limits.fields = static_cast<uint32_t>(config.limits.header_count);
-  return limits;
+h1::HeadLimits request_limits(const config::Limits& limits) {
+  return {.head_bytes = static_cast<uint32_t>(limits.request_head_bytes), .fields = static_cast<uint32_t>(limits.header_count)};
+}
+
+config::Limits listener_limits(const config::Snapshot& config, const config::Listener& listener) {
+  return listener.own_limits.over(config.limits);
 }
 
 h1::ServerTimeouts server_timeouts(const config::Timeouts& t) {
@@ -39,6 +40,9 @@ void plan_upstreams(Runtime& runtime, size_t workers, StatsRegistry& registry) {
   for (const config::Upstream& upstream : runtime.config.upstreams) {
     UpstreamPlan plan;
     plan.name = upstream.name;
+    plan.balance = upstream.balance;
+    plan.connections_max = upstream.max_connections;
+    plan.allowance = &registry.allowance(upstream.name);
     for (const config::Server& server : upstream.servers) {
       if (server.weight == 0) continue;
       const std::string name = server.address.text();
@@ -57,12 +61,39 @@ void plan_upstreams(Runtime& runtime, size_t workers, StatsRegistry& registry) {
   }
 }
 
+HeaderPlan plan_headers(const config::HeaderEdits& edits) {
+  HeaderPlan plan;
+  for (const std::string& name : edits.remove) plan.gone.push_back({field_id(name), name, {}});
+  for (const auto* list : {&edits.set, &edits.add}) {
+    for (const config::NameValue& field : *list) {
+      if (list == &edits.set) plan.gone.push_back({field_id(field.name), field.name, {}});
+      plan.put.push_back({field_id(field.name), field.name, field.value});
+    }
+  }
+  return plan;
+}
+
+std::unique_ptr<const RouteExtras> plan_extras(const config::Route& route) {
+  if (route.rewrite.empty() && route.request_headers.empty() && route.response_headers.empty() && !route.via && !route.forwarded)
+    return nullptr;
+  auto plan = std::make_unique<RouteExtras>();
+  if (!route.rewrite.empty()) plan->rewrite = &route.rewrite;
+  if (route.match) plan->matched_prefix = route.match->path_prefix.size();
+  plan->request = plan_headers(route.request_headers);
+  plan->response = plan_headers(route.response_headers);
+  plan->via = route.via;
+  plan->forwarded = route.forwarded;
+  return plan;
+}
+
 RoutePlan plan_route(const Runtime& runtime, const config::Route& route, size_t workers, StatsRegistry& registry) {
   const config::Snapshot& config = runtime.config;
   RoutePlan plan;
   plan.route = &route;
+  plan.extras = plan_extras(route);
   for (const config::Listener& listener : config.listeners) {
     plan.client_timeouts.push_back(client_side(config::exchange_timeouts(config, listener, nullptr, route)));
+    plan.request_body_bytes.push_back(config::exchange_limits(config, listener, nullptr, route).request_body_bytes);
     plan.stats.emplace_back();
     for (size_t worker = 0; worker < workers; ++worker)
       plan.stats.back().push_back(&registry.routes.at(listener.name + '\n' + route.name, worker));
@@ -70,14 +101,16 @@ RoutePlan plan_route(const Runtime& runtime, const config::Route& route, size_t 
   const auto* forward = std::get_if<config::Forward>(&route.action);
   if (forward == nullptr) return plan;
   for (const config::Target& target : forward->targets) {
-    TargetPlan to{target.upstream, target.weight, {}};
+    TargetPlan to{target.upstream, target.weight, {}, {}};
+    const config::Upstream* upstream = &config.upstreams[target.upstream];
     plan.target_client_timeouts.emplace_back();
     for (const config::Listener& listener : config.listeners) {
-      const config::Timeouts t = config::exchange_timeouts(config, listener, &config.upstreams[target.upstream], route);
+      const config::Timeouts t = config::exchange_timeouts(config, listener, upstream, route);
+      const config::Limits limits = config::exchange_limits(config, listener, upstream, route);
+      to.response_head_bytes.push_back(static_cast<uint32_t>(limits.response_head_bytes));
       to.timeouts.push_back(client_timeouts(t));
       plan.target_client_timeouts.back().push_back(client_side(t));
     }
-    plan.weight_total += target.weight;
     plan.targets.push_back(std::move(to));
   }
   return plan;
@@ -109,7 +142,14 @@ std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addre
       if (serves(route, listener)) (route.match ? order : last).push_back(static_cast<uint32_t>(i));
     }
     order.insert(order.end(), last.begin(), last.end());
-    runtime->by_listener.push_back(RouteIndex::build(runtime->config.routes, order));
+    const config::Listener& from = runtime->config.listeners[listener];
+    ListenerPlan plan;
+    plan.routes = RouteIndex::build(runtime->config.routes, order);
+    plan.redirect_https = from.redirect_https;
+    plan.believes = from.trust_unix || !from.trusted_proxies.empty();
+    for (const uint32_t route : order)
+      plan.matches_clients |= runtime->config.routes[route].match && !runtime->config.routes[route].match->clients.empty();
+    runtime->listeners.push_back(std::move(plan));
   }
   return runtime;
 }

@@ -24,6 +24,9 @@ struct Endpoint {
 
 struct UpstreamPlan {
   std::string name;
+  config::Balance balance = config::Balance::round_robin;
+  uint64_t connections_max = UINT64_MAX;
+  Allowance* allowance = nullptr;
   std::vector<Endpoint> endpoints;
   std::vector<UpstreamStats*> stats;      // by worker
 };
@@ -32,15 +35,43 @@ struct TargetPlan {
   size_t upstream = 0;
   uint32_t weight = 1;
   std::vector<h1::ClientTimeouts> timeouts;       // by listener
+  std::vector<uint32_t> response_head_bytes;      // by listener
+};
+
+// What a route does to requests and answers besides passing them on. Views into the configuration.
+struct FieldEdit {
+  FieldId id;
+  std::string_view name, value;
+};
+struct HeaderPlan {
+  std::vector<FieldEdit> gone;                    // names: those removed, and those set anew
+  std::vector<FieldEdit> put;                     // set and added
+  bool empty() const noexcept { return gone.empty() && put.empty(); }
+};
+struct RouteExtras {
+  const config::Rewrite* rewrite = nullptr;       // null: the target and the host stay
+  size_t matched_prefix = 0;                      // bytes of the path that rewrite->path_prefix takes the place of
+  HeaderPlan request, response;
+  bool via = false, forwarded = false;
 };
 
 struct RoutePlan {
   const config::Route* route = nullptr;
+  std::unique_ptr<const RouteExtras> extras;      // null: nothing of it, which is what most routes are
   std::vector<TargetPlan> targets;                // forward only
   std::vector<ClientSideTimeouts> client_timeouts;        // by listener; for routes that answer themselves
   std::vector<std::vector<ClientSideTimeouts>> target_client_timeouts;  // by target, by listener
   std::vector<std::vector<RouteStats*>> stats;    // by listener, by worker
-  uint32_t weight_total = 0;
+  std::vector<uint64_t> request_body_bytes;       // by listener
+};
+
+// What a listener asks of each request before it is routed.
+struct ListenerPlan {
+  RouteIndex routes;
+  bool redirect_https = false;
+  bool believes = false;        // it has trusted proxies
+  bool matches_clients = false; // some route of it looks at the client's address
+  bool looks_first() const noexcept { return redirect_https || believes || matches_clients; }
 };
 
 struct Runtime {
@@ -48,12 +79,13 @@ struct Runtime {
   config::Snapshot config;
   std::vector<UpstreamPlan> upstreams;
   std::vector<RoutePlan> routes;                  // as config.routes
-  std::vector<RouteIndex> by_listener;
+  std::vector<ListenerPlan> listeners;            // as config.listeners
   Addresses addresses;                            // what the names resolved to
   std::vector<std::string> unresolved;            // names that did not
 };
 
-h1::HeadLimits request_limits(const config::Snapshot& config);
+h1::HeadLimits request_limits(const config::Limits& limits);
+config::Limits listener_limits(const config::Snapshot& config, const config::Listener& listener);   // before a route is known
 h1::ServerTimeouts server_timeouts(const config::Timeouts& t);
 
 // `addresses` has every server of the configuration (resolve_all); an empty list means that the name does not resolve now.

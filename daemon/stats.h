@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/allowance.h"
 #include "protocols/h1/client_conn.h"
 #include "protocols/h1/server_conn.h"
 
@@ -79,6 +80,13 @@ struct StatsRegistry {
   StatsFamily<RouteStats> routes;         // by listener name + '\n' + route name
   StatsFamily<UpstreamStats> upstreams;   // by upstream name
   StatsFamily<OriginStats> origins;       // by upstream name + '\n' + server as configured
+
+  Allowance& allowance(const std::string& upstream) {
+    auto& one = allowances[upstream];
+    if (one == nullptr) one = std::make_unique<Allowance>();
+    return *one;
+  }
+  std::map<std::string, std::unique_ptr<Allowance>> allowances;
 };
 
 }  // namespace weir

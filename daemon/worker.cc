@@ -129,34 +129,12 @@ void Worker::stop_and_join() {
   thread_.join();
 }
 
-std::unique_ptr<WorkerRuntime> Worker::adopt_runtime(std::shared_ptr<const Runtime> runtime) {
-  auto mine = std::make_unique<WorkerRuntime>();
-  for (const UpstreamPlan& upstream : runtime->upstreams) {
-    WorkerRuntime::Rotation rotation;
-    for (const Endpoint& endpoint : upstream.endpoints) {
-      WorkerRuntime::Target target{&endpoint, nullptr};
-      if (endpoint.address.length != 0) {
-        target.pool = &pools_.at(endpoint.address);
-        target.pool->seen = runtime->generation;
-        ++target.pool->users;
-        rotation.weight_total += endpoint.weight;
-      }
-      rotation.targets.push_back(target);
-    }
-    mine->upstreams.push_back(std::move(rotation));
-  }
-  for (const RoutePlan& route : runtime->routes) mine->route_currents.emplace_back(route.targets.size(), 0);
-  mine->runtime = std::move(runtime);
-  return mine;
-}
-
 void Worker::apply(Publication&& publication) {
   const uint64_t generation = publication.runtime->generation;
-  runtimes_.push_back(adopt_runtime(std::move(publication.runtime)));
+  runtimes_.push_back(std::make_unique<WorkerRuntime>(std::move(publication.runtime), pools_, options_.index));
   WorkerRuntime& current = *runtimes_.back();
   pools_.retire_unseen(generation);
   const config::Limits& limits = current.runtime->config.limits;
-  pools_.limit_head(static_cast<uint32_t>(limits.response_head_bytes));
   exchanges_.limits.cap_min = static_cast<uint32_t>(limits.pipe_min_bytes);
   exchanges_.limits.cap_max = static_cast<uint32_t>(limits.pipe_max_bytes);
   for (const ListenerAssignment& assignment : publication.listeners) assign(assignment, current);
@@ -182,8 +160,10 @@ void Worker::assign(const ListenerAssignment& assignment, WorkerRuntime& current
     listener->announce(announcing_);
   }
   const config::Snapshot& config = current.runtime->config;
-  listener->configure(assignment.index, current, request_limits(config), config.limits.request_body_bytes,
-                      server_timeouts(config.listeners[assignment.index].timeouts));
+  const config::Listener& plan = config.listeners[assignment.index];
+  const config::Limits limits = listener_limits(config, plan);
+  listener->configure(assignment.index, current, request_limits(limits), limits.request_body_bytes,
+                      server_timeouts(plan.timeouts));
   listener->set_engine(assignment.engine);
   listener->keep_sockets(assignment.binds);
   for (const auto& [bind, fd] : assignment.new_sockets) listener->add_socket(bind, fd);

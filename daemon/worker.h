@@ -77,7 +77,6 @@ class Worker {
   void post(std::move_only_function<void()> work);
   void run() noexcept;
   void apply(Publication&& publication);
-  std::unique_ptr<WorkerRuntime> adopt_runtime(std::shared_ptr<const Runtime> runtime);
   void assign(const ListenerAssignment& assignment, WorkerRuntime& current);
   void housekeeping() noexcept;
   static void emptied_entry(void* worker) noexcept;

@@ -109,6 +109,7 @@ void Exchange::respond(uint16_t status, std::string_view content_type, std::stri
   head.body = bodyless ? BodyKind::none : BodyKind::length;
   if (!body.empty() && !content_type.empty()) head.add(FieldId::content_type, "content-type", content_type);
   head.add(FieldId::date, "date", context_.date.text(context_.loop.now()));
+  handler_.on_local_answer(*this, head);
   Chain bytes;
   if (!bodyless && !bytes.append_copy(context_.loop.slabs(), body.data(), body.size())) {
     finish(make_fault(What::out_of_memory));

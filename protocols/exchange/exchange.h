@@ -28,6 +28,8 @@ struct ExchangeHandler {
   virtual bool on_origin_failed(Exchange& exchange, const Fault& fault) noexcept = 0;
   // The final response head is about to be sent; fields may be added or removed.
   virtual void on_response(Exchange& exchange, Head& response) noexcept = 0;
+  // An answer of ours is about to be sent; as on_response.
+  virtual void on_local_answer(Exchange& exchange, Head& answer) noexcept { (void)exchange; (void)answer; }
   // The last call, exactly once. exchange.fault() says how it ended.
   virtual void on_end(Exchange& exchange) noexcept = 0;
 
@@ -96,6 +98,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   const Fault& fault() const noexcept { return fault_; }
   uint16_t status() const noexcept { return status_; }   // sent to the client; 0: none was
   Stream* origin() noexcept { return origin_; }
+  const Address* peer() const noexcept { return client_ == nullptr ? nullptr : client_->peer_address(); }
   ExchangeContext& context() noexcept { return context_; }
   TimePoint started_at() const noexcept { return started_at_; }
   TimePoint answered_at() const noexcept { return answered_at_; }   // the origin's response head came; kNever: it did not
@@ -103,7 +106,8 @@ class Exchange final : public Slot, public Pipe::Owner {
   uint64_t bytes_to_client() const noexcept { return down_.opened() ? down_.consumed() : bytes_to_client_; }  // body
 
   const ClientSideTimeouts* client_timeouts = nullptr;  // null: the listener's; outlives the exchange
-  std::string_view client_ip;  // as text; the client connection's memory
+  std::string_view client_ip;  // as text; the client connection's memory, or the request's (a trusted proxy names the client)
+  std::string_view peer_ip;    // likewise: the other end of the client connection
 
   // The handler's notes about this exchange.
   void* listener = nullptr;       // as given by the client stream
@@ -116,6 +120,13 @@ class Exchange final : public Slot, public Pipe::Owner {
   uint8_t attempts = 0;
   bool retried_reused = false;
   bool origin_reused = false;     // the origin's connection had served before
+  bool request_written = false;   // a byte of the request left for the origin that failed
+  bool peer_trusted = false;      // it may say where the request came from
+  bool https = false;             // the client's own connection was secure
+  std::string_view request_id;    // the request's memory, or request_id_text
+  char request_id_text[32];
+  void* origin_pick = nullptr;    // the place in a rotation that it takes up now
+  uint64_t tried = 0;             // places where it failed
 
  private:
   void pipe_finished(Pipe& pipe) noexcept override;

@@ -87,6 +87,7 @@ void Head::reset() noexcept {
   field_count = 0;
   content_length = 0;
   has_length = false;
+  keep_alive_s = UINT32_MAX;
   method_text = scheme = authority = path = reason = std::string_view();
   backing.reset();
   big.reset();

@@ -71,6 +71,7 @@ struct Head {
   uint16_t field_count = 0;
   uint64_t content_length = 0;    // valid when body == length; and in answers to HEAD and in 304s where has_length
   bool has_length = false;
+  uint32_t keep_alive_s = UINT32_MAX;   // responses: `timeout` of Keep-Alive; UINT32_MAX: not said
   std::string_view method_text;
   std::string_view scheme;        // "http" or "https"
   std::string_view authority;     // host[:port]; as sent until normalise_target

@@ -57,6 +57,8 @@ class Stream {
   virtual void relay_progress(bool as_source) noexcept { (void)as_source; }   // bytes moved: re-arm that side's deadline
   virtual void relay_end(bool as_source, uint64_t moved, int error) noexcept { (void)as_source; (void)moved; (void)error; }
 
+  virtual const Address* peer_address() const noexcept { return nullptr; }   // of the connection's other end; null: not known
+
   Pipe* in = nullptr;    // body received from this stream's peer
   Pipe* out = nullptr;   // body sent to this stream's peer
 };

@@ -62,7 +62,7 @@ void ClientConn::begin(Exchange& exchange) noexcept {
   exchange_ = &exchange;
   engaged_ = true;
   interim_ = 0;
-  head_received_ = request_ended_ = reusable_ = answer_begun_ = false;
+  head_received_ = request_ended_ = reusable_ = answer_begun_ = wrote_ = false;
   method_ = exchange.request().method;
   if (state_ == State::idle) state_ = State::busy;
   ++uses_;
@@ -119,12 +119,20 @@ void ClientConn::read_heads() noexcept {
     since_ = loop_.now();
     head_received_ = true;
     reusable_ = method_ != Method::connect && head.keep_alive && head.body != BodyKind::until_close;
+    if (head.keep_alive_s != UINT32_MAX) limit_idle(head.keep_alive_s);
     inbound_.begin_body(head.body, head.content_length);
     exchange_->response_head(head);  // may end the exchange at once
     head.reset();
   }
   if (!head_received_ && exchange_ != nullptr && transport_.at_eof())
     fail(inbound_.in.empty() ? What::origin_closed : What::bad_response);
+}
+
+// The origin closes an idle connection after so long. Ours ends before that: a request that meets its close would be lost.
+void ClientConn::limit_idle(uint32_t seconds) noexcept {
+  if (seconds == 0) reusable_ = false;
+  const Duration told = seconds > 1 ? Duration(std::chrono::seconds(seconds - 1)) : Duration(std::chrono::milliseconds(500));
+  if (timeouts_.origin_idle.count() == 0 || told < timeouts_.origin_idle) timeouts_.origin_idle = told;
 }
 
 void ClientConn::read_body() noexcept {
@@ -247,6 +255,7 @@ void ClientConn::fail(What what, int detail) noexcept {
   close_now();
   if (exchange == nullptr) return;
   exchange->origin_reused = reused();
+  exchange->request_written = wrote_;
   Fault fault = make_fault(what, detail);
   if (answer_begun_) fault.retry = Retry::no;
   exchange->origin_failed(fault);
@@ -273,6 +282,7 @@ void ClientConn::on_bytes(Chain&& bytes) noexcept {
 void ClientConn::on_eof() noexcept { touch(); }
 
 void ClientConn::on_sent(size_t) noexcept {
+  wrote_ = true;
   since_ = loop_.now();
   if (out != nullptr) out->touch();
   touch();

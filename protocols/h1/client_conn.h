@@ -49,11 +49,17 @@ class ClientConn final : public Stream, public TransportOwner {
   // 0, or an errno that no attempt will mend (no descriptor): the object is then to be freed by the caller at once.
   int connect(const Address& to, EngineKind engine) noexcept;
   void begin(Exchange& exchange) noexcept;    // then Exchange::connect(*this)
-  void use(const ClientTimeouts& timeouts) noexcept { timeouts_ = timeouts; }  // for this exchange
+  void use(const ClientTimeouts& timeouts, uint32_t head_bytes_max) noexcept {  // for this exchange
+    timeouts_ = timeouts;
+    policy_.head.head_bytes = head_bytes_max;
+  }
   void close() noexcept;                      // when idle: the pool gives it up
   bool reused() const noexcept { return uses_ > 1; }
   bool idle() const noexcept { return state_ == State::idle; }
-  bool clean() const noexcept { return idle() && inbound_.in.empty() && !transport_.at_eof(); }  // may be used again
+  // May be used again: nothing came that nobody asked for, and its time is not up.
+  bool clean() const noexcept {
+    return idle() && inbound_.in.empty() && !transport_.at_eof() && loop_.now() < due();
+  }
 
   ClientConn* next = nullptr;                 // the pool's idle list
   ClientConn* prev = nullptr;
@@ -94,6 +100,7 @@ class ClientConn final : public Stream, public TransportOwner {
   void touch() noexcept { loop_.mark_dirty(work_); }
   void advance() noexcept;
   void read_heads() noexcept;
+  void limit_idle(uint32_t seconds) noexcept;
   void read_body() noexcept;
   void release() noexcept;                    // after an exchange: to the pool, or away
   void settle() noexcept;
@@ -108,7 +115,7 @@ class ClientConn final : public Stream, public TransportOwner {
   Loop& loop_;
   ExchangeContext& context_;
   ClientConnHost& host_;
-  const ClientPolicy& policy_;
+  ClientPolicy policy_;
   ClientStats& stats_;
   ClientTimeouts timeouts_;
   TcpTransport transport_;
@@ -117,6 +124,7 @@ class ClientConn final : public Stream, public TransportOwner {
   Exchange* exchange_ = nullptr;
   State state_ = State::connecting;
   bool engaged_ = false;          // an exchange began and release() has not run yet
+  bool wrote_ = false;            // a byte of the request left us
   bool answer_begun_ = false;     // a byte of it came: what was asked may have been done, and is not asked again
   bool head_received_ = false;
   bool request_ended_ = false;

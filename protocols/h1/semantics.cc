@@ -238,6 +238,22 @@ void read_te(Head& head) noexcept {
   }
 }
 
+// "timeout=5, max=100" (RFC 2068 section 19.7.1.1); what cannot be read says nothing.
+uint32_t keep_alive_seconds(std::string_view list) noexcept {
+  constexpr std::string_view kTimeout = "timeout=";
+  while (!list.empty()) {
+    const std::string_view element = next_element(list);
+    if (element.size() <= kTimeout.size() || !equal_ignoring_case(element.substr(0, kTimeout.size()), kTimeout)) continue;
+    uint32_t seconds = 0;
+    for (const char c : element.substr(kTimeout.size())) {
+      if (c < '0' || c > '9' || seconds > 100'000'000) return UINT32_MAX;
+      seconds = seconds * 10 + static_cast<uint32_t>(c - '0');
+    }
+    return seconds;
+  }
+  return UINT32_MAX;
+}
+
 }  // namespace
 
 Verdict finish_request(Head& head, const Seen& seen) noexcept {
@@ -250,6 +266,10 @@ Verdict finish_request(Head& head, const Seen& seen) noexcept {
 }
 
 Verdict finish_response(Head& head, const Seen& seen, Method request) noexcept {
+  if (seen.has(FieldId::keep_alive)) {
+    const Field& said = head.fields[seen.where(FieldId::keep_alive)];
+    head.keep_alive_s = keep_alive_seconds(said.value_view());
+  }
   if (const Verdict verdict = decide_keep_alive(head, seen, What::bad_response); !verdict.good()) return verdict;
   return decide_response_body(head, seen, request);
 }

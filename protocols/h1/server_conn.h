@@ -77,6 +77,7 @@ class ServerConn final : public Stream, public TransportOwner {
   void relay_begin(bool as_source) noexcept override;
   void relay_progress(bool as_source) noexcept override;
   void relay_end(bool as_source, uint64_t moved, int error) noexcept override;
+  const Address* peer_address() const noexcept override { return &peer_; }
 
  private:
   enum class State : uint8_t { idle, head, exchange, finishing, lingering, closing };

@@ -1,10 +1,13 @@
 """Long runs for acceptance, with nginx as the origin and wrk as the load. Not in CI: tests/e2e/run --acceptance"""
+import collections
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import threading
+import time
 
 from lib.case import Skip, case
 from lib.weir import free_port
@@ -33,20 +36,32 @@ def need(*programs):
 
 
 class Nginx:
-    def __init__(self, t):
+    def __init__(self, t, name="nginx"):
         need("nginx")
         self.port = free_port()
-        www = os.path.join(t.directory, "www")
-        os.mkdir(www)
+        directory = os.path.join(t.directory, name)
+        www = os.path.join(directory, "www")
+        os.makedirs(www)
         with open(os.path.join(www, "index.html"), "w", encoding="ascii") as out:
             out.write("hello from the origin\n")
-        config = t.file("nginx.conf", NGINX.format(dir=t.directory, port=self.port))
-        self.process = subprocess.Popen([shutil.which("nginx") or "/usr/sbin/nginx", "-c", config, "-p", t.directory])
-        wait_until("nginx listens", lambda: os.path.exists(t.directory + "/nginx.pid"))
+        config = t.file(name + ".conf", NGINX.format(dir=directory, port=self.port))
+        self.command = [shutil.which("nginx") or "/usr/sbin/nginx", "-c", config, "-p", directory]
+        self.start()
+        wait_until("nginx listens", lambda: os.path.exists(directory + "/nginx.pid"))
 
     def stop(self):
         self.process.terminate()
         self.process.wait(20)
+
+    def kill(self):
+        """Its master and its worker, at once: their connections are reset."""
+        children = open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii").read().split()
+        for pid in (str(self.process.pid), *children):
+            os.kill(int(pid), 9)
+        self.process.wait(20)
+
+    def start(self):
+        self.process = subprocess.Popen(self.command)
 
 
 @case()
@@ -66,6 +81,45 @@ def test_wrk(t):
         assert not weir.metric("weir_requests_total", code_class="5xx")
     finally:
         nginx.stop()
+
+
+@case()
+def test_origin_killed_under_load(t):
+    """One of two origins is killed and restarted under load: only requests that were with it can fail, each logged with its cause."""
+    need("wrk")
+    stays, dies = Nginx(t, "stays"), Nginx(t, "dies")
+    address = f"127.0.0.1:{dies.port}"
+    try:
+        for connections in (64, 512, 2000):
+            path = os.path.join(t.directory, f"access-{connections}.log")
+            weir = t.weir(f"127.0.0.1:{stays.port}", address, workers=1, log={"access": {"path": path}})
+            load = subprocess.Popen(["wrk", "-t1", f"-c{connections}", f"-d{SECONDS}s", f"http://127.0.0.1:{t.port}/"],
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            time.sleep(SECONDS / 3)
+            dies.kill()
+            time.sleep(SECONDS / 3)
+            dies.start()
+            back_at = time.time()
+            text = load.communicate()[0].decode()
+            weir.term()
+            assert weir.wait_exit() == 0
+            with open(path, encoding="utf-8") as source:
+                lines = [json.loads(line) for line in source]
+            failed = [line for line in lines if line["end"] != "ok" and not line["end"].startswith("client_")]
+            causes = collections.Counter(line["end"] for line in failed)
+            t.note(f"{connections}: {len(lines)} requests, {len(failed)} failed {dict(causes)}")
+            assert len(failed) <= connections, causes
+            assert all(line["origin"] == address and line["error"] for line in failed), failed[:3]
+            assert all(line["status"] == 200 for line in lines if line["end"] == "ok"), text
+            refused = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
+            errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
+            seen = (int(refused[1]) if refused else 0) + (sum(map(int, errors.groups()[:3])) if errors else 0)
+            assert seen <= len(failed), (text, causes)
+            back = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(back_at))
+            assert any(line["ts"] > back for line in lines if line["origin"] == address and line["end"] == "ok"), "it never came back"
+    finally:
+        stays.stop()
+        dies.stop()
 
 
 def block(index):

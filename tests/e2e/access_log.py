@@ -15,7 +15,7 @@ from lib.weir import to_yaml
 from lib.wire import Client, head_bytes, wait_until
 
 ONE = ("epoll",)
-KEYS = {"ts", "listener", "protocol", "client_ip", "peer_ip", "method", "host", "path", "status", "scheme", "user_agent", "bytes_in",
+KEYS = {"ts", "request_id", "listener", "protocol", "client_ip", "peer_ip", "method", "host", "path", "status", "scheme", "user_agent", "bytes_in",
         "bytes_out", "duration_ms", "connect_ms", "first_byte_ms", "route", "upstream", "origin", "reused", "attempts", "end", "generation",
         "engine"}
 

@@ -37,7 +37,7 @@ std::string config_text(const Proxy::Options& options) {
   std::string text = "version: 1\nlisteners: [{bind: \"" + std::string(kFront) + "\"}]\n" + options.routes;
   text += "upstreams:\n  app:\n    servers: [";
   for (const auto& server : options.servers) text += "\"" + server + "\", ";
-  text += "]\ntimeouts: {" + options.timeouts + "}\n" + options.more;
+  text += "]\n" + options.upstreams + "timeouts: {" + options.timeouts + "}\n" + options.more;
   return text;
 }
 
@@ -166,6 +166,7 @@ void Proxy::add_engine(EngineKind kind) {
 
 Publication Proxy::publication() {
   config::Snapshot config = load(config_text(options_));
+  if (options_.change) options_.change(config);
   const Addresses addresses = resolve_all(config, {});
   Publication publication;
   publication.runtime = compile(std::move(config), addresses, ++generation_, 1, registry_);

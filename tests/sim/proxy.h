@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,7 @@ class Proxy {
     uint64_t seed = 1;
     std::string timeouts{};                                 // "write: 1s, connect: 2s"
     std::string routes = "routes: [{to: app}]\n";
+    std::string upstreams{};                                // further ones, besides `app`
     std::string more{};                                     // further top-level keys
     std::vector<std::string> servers{kOrigin1};
     PipeLimits pipes{};
@@ -91,6 +93,7 @@ class Proxy {
     bool two_engines = false;                               // which stand in for epoll, that has the listener at first, and io_uring
     std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)> wrap_engine{};
     bool heap = false;                                      // count the heap allocations of the code under test (heap.h)
+    std::function<void(config::Snapshot&)> change{};        // to what was read
   };
   explicit Proxy(const Options& options);
   Proxy() : Proxy(Options{}) {}

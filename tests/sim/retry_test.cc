@@ -1,6 +1,8 @@
 // What is tried again, and what never is.
 #include <catch2/catch_test_macros.hpp>
 
+#include <cerrno>
+
 #include "tests/sim/proxy.h"
 
 namespace weir::simtest {
@@ -138,6 +140,51 @@ TEST_CASE("what is not idempotent or has a body is not tried again") {
     CHECK(client.last().status() == 502);
     CHECK(origin.requests == 2);
     CHECK(proxy.upstream().retries_reused.get() == 0);
+    CHECK(proxy.verdict() == "");
+  }
+}
+
+TEST_CASE("a body that is still held goes with the second try") {
+  Proxy proxy;
+  Client& client = with_pooled(proxy);
+  Origin& origin = proxy.origin();
+  bool head_came = false;
+  origin.on_change = [&](Origin::Conn& conn) {
+    if (&conn != &origin.conns[0] || conn.in.messages.size() < 2 || head_came) return;
+    head_came = true;
+    conn.peer.close();
+  };
+  std::string body;
+  origin.on_request = [&](Origin::Conn& conn, Message& request) {
+    body = request.body;
+    conn.answer("again");
+  };
+  client.in.asked("PUT");
+  client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
+  CHECK(proxy.run([&] { return proxy.upstream().retries_reused.get() == 1; }));
+  CHECK(head_came);
+  client.send("body");
+  CHECK(proxy.run([&] { return done(client, 2); }));
+  CHECK(client.last().body == "again");
+  CHECK(body == "body");
+  CHECK(proxy.verdict() == "");
+}
+
+TEST_CASE("a POST of which no byte was written goes out again; a byte of it, and it does not") {
+  for (const bool written : {false, true}) {
+    CAPTURE(written);
+    Proxy proxy;
+    Client& client = with_pooled(proxy);
+    Origin& origin = proxy.origin();
+    origin.on_request = [](Origin::Conn& conn, Message&) { conn.answer("again"); };
+    if (written) origin.on_request = [](Origin::Conn& conn, Message&) { conn.peer.close(); };
+    else proxy.network.fail({OpKind::send, EPIPE});
+    client.post("");
+    if (!written) proxy.network.after(5ms, [&] { origin.conns[0].peer.close(); });
+    CHECK(proxy.run([&] { return done(client, 2); }));
+    CHECK(client.last().status() == (written ? 502 : 200));
+    CHECK(proxy.upstream().retries_reused.get() == (written ? 0 : 1));
+    CHECK(origin.requests == 2);
     CHECK(proxy.verdict() == "");
   }
 }

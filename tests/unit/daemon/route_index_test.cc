@@ -107,7 +107,7 @@ uint32_t steps_of(const Runtime& runtime, const std::string& host, const std::st
   head.authority = host;
   head.path = path;
   uint32_t steps = 0;
-  CHECK(find_route(runtime, 0, head, &steps) == wanted);
+  CHECK(find_route(runtime, 0, head, {}, &steps) == wanted);
   return steps;
 }
 

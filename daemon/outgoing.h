@@ -1,0 +1,37 @@
+// Outgoing: the request as an origin gets it, where that is more than the client's own bytes: a route's rewrite and header edits,
+// or the forwarding fields of a trusted proxy in front of us. Routes without any of these never come here.
+// Owner: a Forwarder; its memory is reused, so that in steady state nothing is allocated. Thread: the worker's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "daemon/runtime.h"
+#include "protocols/exchange/exchange.h"
+
+namespace weir {
+
+class Outgoing {
+ public:
+  // Makes the target that `send` uses next. Not What::none: the request cannot be passed on so, this is why.
+  What rewrite(const Head& request, const RouteExtras* extras);
+  // Connects the exchange to `origin` with the changed head; the exchange's own request stays as the client sent it, but for fields
+  // marked removed. `own`: the fields that every request gets.
+  void send(Exchange& exchange, Stream& origin, const RouteExtras* extras, std::span<const ExtraField> own);
+
+ private:
+  void keep_trusted(Exchange& exchange, std::span<const ExtraField> own);
+  void add_forwarded(Exchange& exchange);
+  void edit(Head& request, const HeaderPlan& plan);
+
+  std::vector<ExtraField> extra_;
+  std::string path_, chain_, forwarded_;
+};
+
+// What a route does to the head of an answer, whoever made it.
+void edit_answer(const RouteExtras& extras, Head& answer, bool from_origin) noexcept;
+
+// The fields that say where a request came from: from a peer that is not trusted they are never passed on.
+void drop_forwarding_fields(Head& request) noexcept;
+
+}  // namespace weir
