@@ -55,7 +55,8 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
   }
   exchange.route = static_cast<uint32_t>(*found);
   const RoutePlan& route = now.runtime->routes[*found];
-  if (exchange.request().content_length > route.request_body_bytes[listener.index] && exchange.request().body == BodyKind::length) {
+  exchange.request_body_max = route.request_body_bytes[listener.index];
+  if (exchange.request().body == BodyKind::length && exchange.request().content_length > exchange.request_body_max) {
     exchange.fail(make_fault(What::body_too_large));
     return;
   }

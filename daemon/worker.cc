@@ -162,7 +162,7 @@ void Worker::assign(const ListenerAssignment& assignment, WorkerRuntime& current
   const config::Snapshot& config = current.runtime->config;
   const config::Listener& plan = config.listeners[assignment.index];
   const config::Limits limits = listener_limits(config, plan);
-  listener->configure(assignment.index, current, request_limits(limits), limits.request_body_bytes,
+  listener->configure(assignment.index, current, request_limits(limits), config::kUnlimited,  // of the body: by route
                       server_timeouts(plan.timeouts));
   listener->set_engine(assignment.engine);
   listener->keep_sockets(assignment.binds);

@@ -105,6 +105,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   uint64_t bytes_from_client() const noexcept { return up_.opened() ? up_.delivered() : bytes_from_client_; }  // body
   uint64_t bytes_to_client() const noexcept { return down_.opened() ? down_.consumed() : bytes_to_client_; }  // body
 
+  uint64_t request_body_max = UINT64_MAX;               // bytes that the handler lets the client send of it
   const ClientSideTimeouts* client_timeouts = nullptr;  // null: the listener's; outlives the exchange
   std::string_view client_ip;  // as text; the client connection's memory, or the request's (a trusted proxy names the client)
   std::string_view peer_ip;    // likewise: the other end of the client connection

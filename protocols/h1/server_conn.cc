@@ -152,6 +152,8 @@ bool ServerConn::read_head() noexcept {
     return true;
   }
   exchange_->start();
+  if (exchange_ != nullptr && exchange_->request_body_max < policy_.request_body_max)
+    inbound_.reader.limit(exchange_->request_body_max);
   return true;
 }
 

@@ -263,6 +263,35 @@ TEST_CASE("redirect_https sends all but ACME challenges to https, and nobody in 
   CHECK(world.proxy.verdict() == "");
 }
 
+TEST_CASE("the closest limit of a request's body counts, a larger one too, whatever its framing") {
+  const auto change = [](Snapshot& c) {
+    c.listeners[0].own_limits.request_body_bytes = 100;
+    c.routes[0].own_limits.request_body_bytes = 5000;
+    c.routes[1].own_limits.request_body_bytes = 10;
+  };
+  World world(change, "routes: [{match: {path: /large}, to: app}, {match: {path: /small}, to: app}, {to: app}]\n");
+  const auto post = [&](const std::string& path, size_t size, bool in_chunks) {
+    Client& client = world.proxy.client();
+    client.in.asked("POST");
+    const std::string body = pattern(1, size);
+    client.send("POST " + path + " HTTP/1.1\r\nHost: a\r\n");
+    client.send(in_chunks ? "Transfer-Encoding: chunked\r\n\r\n" + chunked(body, 7)
+                          : "Content-Length: " + std::to_string(size) + "\r\n\r\n" + body);
+    CHECK(world.proxy.run([&] { return client.in.complete() >= 1 || client.closed(); }));
+    return client.last().status();
+  };
+  for (const bool in_chunks : {false, true}) {
+    CAPTURE(in_chunks);
+    CHECK(post("/large", 5000, in_chunks) == 200);
+    CHECK(post("/large", 5001, in_chunks) == 413);
+    CHECK(post("/small", 10, in_chunks) == 200);
+    CHECK(post("/small", 11, in_chunks) == 413);
+    CHECK(post("/", 100, in_chunks) == 200);
+    CHECK(post("/", 101, in_chunks) == 413);
+  }
+  CHECK(world.proxy.verdict() == "");
+}
+
 TEST_CASE("redirect_https drops the port that was asked for") {
   World world([](Snapshot& c) { c.listeners[0].redirect_https = true; });
   world.client.in.asked("GET");
