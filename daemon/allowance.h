@@ -1,6 +1,6 @@
 // Allowance: how many connections to the servers of one upstream are open in the whole process, against its `max_connections`.
 // Owner: StatsRegistry, under the upstream's name, for as long as the process lives; every worker takes and gives back.
-// A worker that was refused asks the others to close the next connection that they would otherwise keep idle.
+// A worker that was refused asks the others to close an idle connection, or the next one that they would keep.
 #pragma once
 
 #include <atomic>

@@ -4,6 +4,10 @@
 
 namespace weir {
 
+namespace {
+constexpr Duration kLookEvery = std::chrono::milliseconds(250);
+}
+
 h1::ClientConn* Pool::acquire(EngineKind engine, bool fresh, h1::ClientStats& stats, int* error) noexcept {
   while (!fresh && idle_ != nullptr) {
     h1::ClientConn* conn = idle_;
@@ -41,7 +45,7 @@ void Pool::unlist(h1::ClientConn& conn) noexcept {
   if (conn.next != nullptr) conn.next->prev = conn.prev;
   conn.next = conn.prev = nullptr;
   conn.listed = false;
-  --idle_count_;
+  if (--idle_count_ == 0 && limited()) context_.loop.clear_timer(look_);
 }
 
 void Pool::conn_idle(h1::ClientConn& conn) noexcept {
@@ -54,7 +58,13 @@ void Pool::conn_idle(h1::ClientConn& conn) noexcept {
   if (idle_ != nullptr) idle_->prev = &conn;
   idle_ = &conn;
   conn.listed = true;
-  ++idle_count_;
+  if (++idle_count_ == 1 && limited()) context_.loop.set_timer(look_, context_.loop.now() + kLookEvery);
+}
+
+void Pool::look_entry(Timer& timer) noexcept {
+  Pool& self = *static_cast<Look&>(timer).pool;
+  if (self.idle_count_ != 0 && self.allowance_.wanted()) self.close_oldest_idle();
+  if (self.idle_count_ != 0) self.context_.loop.set_timer(self.look_, self.context_.loop.now() + kLookEvery);
 }
 
 // From here on it is of no use; that its descriptor is still open for a moment takes no one's place.

@@ -18,8 +18,15 @@ class Pool final : public h1::ClientConnHost {
  public:
   Pool(ExchangeContext& context, SlotPool<h1::ClientConn>& conns, const Address& address, const h1::ClientPolicy& policy,
        Allowance& allowance) noexcept
-      : context_(context), conns_(conns), address_(address), policy_(policy), allowance_(allowance) {}
-  ~Pool() { WEIR_ASSERT(count_ == 0); }
+      : context_(context), conns_(conns), address_(address), policy_(policy), allowance_(allowance) {
+    look_.pool = this;
+    look_.coarse = true;
+    look_.fire = look_entry;
+  }
+  ~Pool() {
+    context_.loop.forget_timer(look_);
+    WEIR_ASSERT(count_ == 0);
+  }
 
   // An idle connection (unless `fresh`) or a new one. nullptr: *error says why (errno; EDQUOT: connections_max).
   h1::ClientConn* acquire(EngineKind engine, bool fresh, h1::ClientStats& stats, int* error) noexcept;
@@ -39,6 +46,10 @@ class Pool final : public h1::ClientConnHost {
   void conn_closing(h1::ClientConn& conn) noexcept override;
   void conn_closed(h1::ClientConn& conn) noexcept override;
   void unlist(h1::ClientConn& conn) noexcept;
+  bool limited() const noexcept { return connections_max != UINT64_MAX; }
+  // While connections of a limited upstream are idle: does another worker want their place?
+  struct Look : Timer { Pool* pool = nullptr; } look_;
+  static void look_entry(Timer& timer) noexcept;
 
   ExchangeContext& context_;
   SlotPool<h1::ClientConn>& conns_;

@@ -99,6 +99,26 @@ TEST_CASE("at max_connections an idle connection with another server makes room"
   CHECK(proxy.verdict() == "");
 }
 
+TEST_CASE("an idle connection goes when another worker wants its place, and only then") {
+  Proxy proxy({.change = [](Snapshot& c) { c.upstreams[0].max_connections = 1; }});
+  proxy.origin();
+  Client& client = proxy.client();
+  client.get();
+  answered(proxy, client, 1);
+  proxy.run_for(2s);
+  CHECK(proxy.pooled() == 1);
+  CHECK(proxy.allowance().open() == 1);
+  proxy.allowance().want();
+  proxy.run_for(1s);
+  CHECK(proxy.pooled() == 0);
+  CHECK(proxy.allowance().open() == 0);
+  client.get();
+  answered(proxy, client, 2);
+  proxy.run_for(2s);
+  CHECK(proxy.pooled() == 1);
+  CHECK(proxy.verdict() == "");
+}
+
 TEST_CASE("a connection that failed gives its place back") {
   Proxy proxy({.change = [](Snapshot& c) { c.upstreams[0].max_connections = 1; }});
   Client& client = proxy.client();

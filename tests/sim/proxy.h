@@ -115,6 +115,7 @@ class Proxy {
   uint64_t all_timeouts() const;
   const std::array<Counter, kRefusedCauses>& refused() const { return listener_stats_->refused; }
   const h1::ServerStats& server() const { return listener_stats_->server; }
+  Allowance& allowance() { return registry_.allowance("app"); }
   const UpstreamStats& upstream() const { return *upstream_stats_; }
   size_t pooled() const;                                    // idle connections to origins
   size_t open_origins() const { return pools.open(); }
