@@ -226,7 +226,8 @@ void ServerConn::answered_early(uint16_t status) noexcept {
     const bool awaited = exchange_->request().expect_continue && inbound_.in.empty() && body_bytes_ == 0;
     discarding_ = true;
     discard_rest();
-    close = !inbound_.body_done() && (awaited || request_bad_ || inbound_.reader.kind() != BodyKind::length);
+    close = status == 413 ||   // who sends too much is not asked for more
+            (!inbound_.body_done() && (awaited || request_bad_ || inbound_.reader.kind() != BodyKind::length));
   } else if (exchange_->origin() == nullptr) {
     close = true;
   }
