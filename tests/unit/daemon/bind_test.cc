@@ -14,13 +14,13 @@ namespace {
 
 using config::SocketName;
 
-class Folder {
+class SocketFolder {
  public:
-  Folder() {
+  SocketFolder() {
     char name[] = "/tmp/weir-bind-XXXXXX";
     path_ = mkdtemp(name);
   }
-  ~Folder() { std::filesystem::remove_all(path_); }
+  ~SocketFolder() { std::filesystem::remove_all(path_); }
   SocketName socket(const std::string& name) const { return {.host = {}, .port = 0, .unix_path = path_ + "/" + name}; }
 
  private:
@@ -74,7 +74,7 @@ TEST_CASE("a port that is taken: a sentence with the address and the reason") {
 
 TEST_CASE("one that cannot be bound takes back the others of the same call") {
   const Taken taken;
-  const Folder folder;
+  const SocketFolder folder;
   const SocketName other = folder.socket("a");
   BoundSockets bound;
   CHECK_FALSE(bound.open({other, tcp(taken.port)}, 1));
@@ -92,7 +92,7 @@ TEST_CASE("a second process of the same user does not share a port unawares") {
 }
 
 TEST_CASE("one TCP socket for each worker; a unix socket is shared; a duplicate is the same socket") {
-  const Folder folder;
+  const SocketFolder folder;
   const SocketName name = tcp(free_port()), path = folder.socket("s");
   BoundSockets bound;
   REQUIRE(bound.open({name, path}, 3));
@@ -115,7 +115,7 @@ TEST_CASE("one TCP socket for each worker; a unix socket is shared; a duplicate 
 }
 
 TEST_CASE("keep_only closes what is not named, and a duplicate outlives it") {
-  const Folder folder;
+  const SocketFolder folder;
   const SocketName a = folder.socket("a"), b = folder.socket("b");
   BoundSockets bound;
   REQUIRE(bound.open({a, b}, 1));
@@ -135,7 +135,7 @@ TEST_CASE("keep_only closes what is not named, and a duplicate outlives it") {
 }
 
 TEST_CASE("a socket file left by a dead process is replaced; one in use and one that is no socket are not") {
-  const Folder folder;
+  const SocketFolder folder;
   const SocketName name = folder.socket("s");
   const Address address = *Address::parse(name.text());
   {
@@ -159,7 +159,7 @@ TEST_CASE("a socket file left by a dead process is replaced; one in use and one 
 }
 
 TEST_CASE("a unix socket gets the mode and the owner that its listener asks for") {
-  const Folder folder;
+  const SocketFolder folder;
   config::Snapshot config;
   config.listeners.resize(1);
   config.listeners[0].binds = {folder.socket("a.sock")};

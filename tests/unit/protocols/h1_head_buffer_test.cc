@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kLimit = 40000;
 
-std::string text(const Chain& chain) {
+std::string bytes_of(const Chain& chain) {
   std::string out(chain.bytes(), '\0');
   chain.copy_out(out.data(), 0, out.size());
   return out;
@@ -32,7 +32,7 @@ void push(Chain& chain, SlabPool& pool, std::string_view bytes, bool full = true
   chain.append(Slice(slab, 0, static_cast<uint32_t>(bytes.size())));
 }
 
-struct Rig {
+struct HeadRig {
   bool parse() {
     calls.clear();
     return buffer.parse(in, pool, kLimit, result, [this](const char* data, size_t size, size_t& scanned) noexcept {
@@ -59,7 +59,7 @@ std::string get(size_t size) {
 }  // namespace
 
 TEST_CASE("h1 a head inside the first slab is not copied, whatever is pipelined behind it", "[H4]") {
-  Rig rig;
+  HeadRig rig;
   push(rig.in, rig.pool, get(100) + get(200));
   for (int i = 0; i < 3; ++i) push(rig.in, rig.pool, std::string(kSlabBytes, 'y'));
   const char* const bytes = rig.in.front().data();
@@ -76,34 +76,34 @@ TEST_CASE("h1 a head inside the first slab is not copied, whatever is pipelined 
 }
 
 TEST_CASE("h1 a head that straddles two slabs is copied once, into a slab", "[H4]") {
-  Rig rig;
+  HeadRig rig;
   const std::string head = get(300);
   push(rig.in, rig.pool, head.substr(0, 120));
   push(rig.in, rig.pool, head.substr(120) + std::string(kSlabBytes - 180, 'y'));
   push(rig.in, rig.pool, std::string(kSlabBytes, 'z'));
-  const std::string all = text(rig.in);
+  const std::string all = bytes_of(rig.in);
   REQUIRE(rig.parse());
   CHECK(rig.result.state == Parse::done);
   CHECK(rig.result.consumed == 300);
-  CHECK(text(rig.in) == all);
+  CHECK(bytes_of(rig.in) == all);
   rig.buffer.take(rig.in, 300, *rig.head);
   CHECK(rig.head->big == nullptr);
   CHECK(rig.head->backing.view() == head);
-  CHECK(text(rig.in) == all.substr(300));
+  CHECK(bytes_of(rig.in) == all.substr(300));
 }
 
 TEST_CASE("h1 a head above one slab goes to the heap and leaves what follows it alone", "[H4]") {
-  Rig rig;
+  HeadRig rig;
   const std::string head = get(39000);
   std::string all = head + "next";
   for (size_t at = 0; at < all.size(); at += 9000) push(rig.in, rig.pool, std::string_view(all).substr(at, 9000));
   REQUIRE(rig.parse());
   CHECK(rig.result.state == Parse::done);
-  CHECK(text(rig.in) == all);
+  CHECK(bytes_of(rig.in) == all);
   rig.buffer.take(rig.in, rig.result.consumed, *rig.head);
   REQUIRE(rig.head->big != nullptr);
   CHECK(rig.head->fields[1].value_view().size() == 39000 - 32);
-  CHECK(text(rig.in) == "next");
+  CHECK(bytes_of(rig.in) == "next");
   rig.head->reset();
   rig.in.clear();
   CHECK(rig.pool.in_use() == 0);
@@ -111,7 +111,7 @@ TEST_CASE("h1 a head above one slab goes to the heap and leaves what follows it 
 
 TEST_CASE("h1 a head that arrives byte by byte is looked at in growing pieces and copied at most twice", "[H4]") {
   for (const size_t size : {size_t{300}, size_t{20000}, size_t{39999}}) {
-    Rig rig;
+    HeadRig rig;
     const std::string head = get(size);
     size_t calls = 0;
     for (size_t at = 0; at < size; ++at) {
@@ -129,7 +129,7 @@ TEST_CASE("h1 a head that arrives byte by byte is looked at in growing pieces an
 }
 
 TEST_CASE("h1 a head over its limit is refused with at most the limit joined", "[H2][H4]") {
-  Rig rig;
+  HeadRig rig;
   for (int i = 0; i < 4; ++i) push(rig.in, rig.pool, i == 0 ? get(kSlabBytes).substr(0, kSlabBytes - 4) : std::string(kSlabBytes, 'x'));
   REQUIRE(rig.parse());
   CHECK(rig.result.state == Parse::bad);
@@ -138,13 +138,13 @@ TEST_CASE("h1 a head over its limit is refused with at most the limit joined", "
 }
 
 TEST_CASE("h1 without memory to join the pieces parse says so, and nothing is gone", "[H4]") {
-  Rig rig;
+  HeadRig rig;
   push(rig.in, rig.pool, "GET / HT");
   push(rig.in, rig.pool, "TP/1.1\r\nHost: a\r\n\r\n");
   Chain hog;
   while (rig.pool.in_use() < rig.pool.limit()) push(hog, rig.pool, "x");
   CHECK_FALSE(rig.parse());
-  CHECK(text(rig.in) == "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  CHECK(bytes_of(rig.in) == "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
   hog.clear();
   REQUIRE(rig.parse());
   CHECK(rig.result.state == Parse::done);
