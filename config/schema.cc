@@ -223,8 +223,8 @@ constexpr auto kRows = std::to_array<Row>({
     in(may(L::limits, "connections", T::count, "65536", "Client connections; over it they are refused and counted. "
                                                         "At most what RLIMIT_NOFILE carries."),
        1, 100'000'000),
-    in(may(L::limits, "memory", T::size, "(half of the cgroup's or machine's)", "At 80 % of it grants shrink, at 95 % "
-                                                                                "accepting stops."),
+    in(may(L::limits, "memory", T::size, "(half of the cgroup's or machine's)", "What the process means to stay under. "
+                                                                                "Told in /status; not enforced yet."),
        16 * kMi, 0),
     in(may(L::limits, "h2_streams", T::count, "256", "Streams at once of one client; over it REFUSED_STREAM."), 1,
        1'000'000),

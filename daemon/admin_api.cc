@@ -186,27 +186,6 @@ std::expected<std::string, std::string> read_token(const std::string& path) {
   return token;
 }
 
-// Only values of header fields can be secrets: all else that is secret is named by its file.
-std::string redacted(std::string config) {
-  static constexpr std::string_view kSecret[] = {"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key",
-                                                 "x-auth-token"};
-  std::string out;
-  for (size_t at = 0; at < config.size();) {
-    const size_t end = std::min(config.find('\n', at), config.size());
-    std::string line = config.substr(at, end - at);
-    at = end + 1;
-    std::string lower = line;
-    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-    for (const std::string_view name : kSecret) {
-      const size_t key = lower.find('"' + std::string(name) + "\": \"");
-      if (key == std::string::npos || lower.find_first_not_of(' ') != key) continue;
-      line = line.substr(0, key + name.size() + 4) + "\"(redacted)\"" + (line.ends_with(',') ? "," : "");
-    }
-    out += line + '\n';
-  }
-  return out;
-}
-
 void add_probe_routes(AdminServer& server, Supervisor& supervisor) {
   server.route("GET", "/metrics", view([&] {
                  return AdminAnswer{200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(supervisor), {}};
@@ -220,7 +199,9 @@ void add_probe_routes(AdminServer& server, Supervisor& supervisor) {
 
 void add_admin_routes(AdminServer& server, Supervisor& supervisor) {
   server.route("GET", "/status", view([&] { return json_answer(status_json(supervisor)); }));
-  server.route("GET", "/config", view([&] { return json_answer(redacted(config::describe(supervisor.runtime().config))); }));
+  server.route("GET", "/config", view([&] {
+                 return json_answer(config::describe(supervisor.runtime().config, config::Secrets::redacted));
+               }));
   server.route("GET", "/upstreams", view([&] { return json_answer(upstreams_json(supervisor)); }));
   server.route("GET", "/engines", view([&] { return json_answer(engines_json(supervisor)); }));
   server.route("GET", "/connections", [&](const AdminRequest& request, const AdminReply& reply) {

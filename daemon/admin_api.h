@@ -15,6 +15,5 @@ void add_probe_routes(AdminServer& server, Supervisor& supervisor);   // /metric
 void add_admin_routes(AdminServer& server, Supervisor& supervisor);   // all others
 // The token in a file: its one line. Unexpected: why there is none.
 std::expected<std::string, std::string> read_token(const std::string& path);
-std::string redacted(std::string config);                             // a described configuration without secret header values
 
 }  // namespace weir

@@ -26,7 +26,7 @@ struct ListenerView {
 
 class Forwarder final : public ExchangeHandler {
  public:
-  explicit Forwarder(size_t worker) noexcept : worker_(worker) {}
+  Forwarder(size_t worker, const RequestIds& ids) noexcept : worker_(worker), ids_(ids) {}
   void log_to(AccessSink* sink) noexcept { access_ = sink; }
   void on_request(Exchange& exchange) noexcept override;
   bool on_origin_failed(Exchange& exchange, const Fault& fault) noexcept override;

@@ -37,6 +37,8 @@ RequestIds::RequestIds() noexcept {
   next_ = drawn[1];
 }
 
+RequestIds::RequestIds(uint64_t start) noexcept : next_(start) { put_hex(start_, start); }
+
 // An odd step goes through all 64-bit numbers before one comes again; neighbours differ in most digits.
 void RequestIds::write(char* to) noexcept {
   next_ += 0x9e3779b97f4a7c15u;

@@ -12,7 +12,8 @@ namespace weir {
 class RequestIds {
  public:
   static constexpr size_t kSize = 32;
-  RequestIds() noexcept;
+  RequestIds() noexcept;                          // drawn
+  explicit RequestIds(uint64_t start) noexcept;   // the same at each run: for a simulated clock
   void write(char* to) noexcept;         // kSize bytes
   // An id that someone else gave may go into logs and to origins: 1 to 128 visible characters.
   static bool acceptable(std::string_view id) noexcept;

@@ -19,7 +19,7 @@ Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<v
       loop_(options.clock != nullptr ? *options.clock : clock_,
             Loop::Options{.slab_bytes_max = options.slab_bytes_max, .gather = options.clock == nullptr}),
       exchanges_(loop_), pools_(exchanges_),
-      forwarder_(options.index),
+      forwarder_(options.index, options.clock != nullptr ? RequestIds(options.index) : RequestIds()),
       host_{loop_, exchanges_, conns_, forwarder_, *options.connections_left, emptied_entry, this} {
   forwarder_.log_to(options.access);
   housekeeping_.worker = this;

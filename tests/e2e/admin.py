@@ -107,6 +107,16 @@ def test_views(t):
 
 
 @case(engines=ONE)
+def test_config_tells_no_secret(t):
+    """Not those of headers that are set, nor those that a route or a test asks for."""
+    weir = t.weir(t.origin(), routes=[{"match": {"path": "/x", "header": {"x-api-key": "s3cret-a"}}, "to": "app"},
+                                      {"to": "app", "headers": {"request": {"set": {"Authorization": "s3cret-b", "x-plain": "seen"}}}}],
+                  tests=[{"get": "http://a/x", "header": {"x-api-key": "s3cret-a"}, "expect": {"upstream": "app"}}])
+    status, text = weir.get("/config")
+    assert status == 200 and "s3cret" not in text and "seen" in text and text.count("(redacted)") == 3, text
+
+
+@case(engines=ONE)
 def test_reload_by_admin(t):
     weir = t.weir(t.origin(lambda q, a: a.reply(200, [], b"old")))
     new = t.origin(lambda q, a: a.reply(200, [], b"new"))

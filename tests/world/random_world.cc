@@ -212,13 +212,17 @@ void RandomWorld::send_in_pieces(Actor& actor, const std::string& bytes) {
   for (size_t at = 0, i = 1; at < bytes.size(); ++i) {
     const size_t count = i >= pieces ? bytes.size() - at : 1 + random_.below(bytes.size() - at);
     const bool last = at + count == bytes.size() && actor.sent == actor.plans.size();
+    ++actor.pieces;
     proxy_.network.after(when, [this, &actor, last, part = bytes.substr(at, count)] {
+      --actor.pieces;
       if (actor.gone) return;
       watch(actor);
       actor.client->send(part);
-      if (!last || !actor.half_closes) return;
-      ++done_.half_closes;
-      actor.client->peer.finish();
+      if (last && actor.half_closes) {
+        ++done_.half_closes;
+        actor.client->peer.finish();
+      }
+      if (actor.pieces == 0) changed(actor);  // the answer may have come before the request was whole
     });
     at += count;
     when += some(chance(0.1) ? 500ms : 5ms);
@@ -239,7 +243,7 @@ void RandomWorld::changed(Actor& actor) {
   if (over) {
     actor.gone = true;
     client.peer.close();
-  } else if (!actor.pipelined && client.in.complete() == actor.sent) {
+  } else if (!actor.pipelined && actor.pieces == 0 && client.in.complete() == actor.sent) {
     ask(actor);
   }
 }

@@ -39,6 +39,7 @@ class RandomWorld {
     std::vector<Plan> plans;
     Client* client = nullptr;
     size_t sent = 0;
+    size_t pieces = 0;            // of what it asks that have still to go
     bool pipelined = false;
     bool rude = false;            // goes away when it likes
     bool half_closes = false;     // once it has asked for all

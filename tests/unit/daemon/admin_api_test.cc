@@ -29,13 +29,6 @@ TEST_CASE("admin: an error is JSON with a sentence", "[admin]") {
   CHECK(answer.body == "{\"error\":\"there is no \\\"x\\\"\"}\n");
 }
 
-TEST_CASE("admin: secret header values are not told", "[admin]") {
-  const std::string config = "{\n  \"set\": {\n    \"Authorization\": \"Basic c2VjcmV0\",\n    \"x-beta\": \"1\",\n"
-                             "    \"cookie\": \"a\\\"b\"\n  },\n  \"body\": \"authorization\"\n}\n";
-  CHECK(redacted(config) == "{\n  \"set\": {\n    \"Authorization\": \"(redacted)\",\n    \"x-beta\": \"1\",\n"
-                            "    \"cookie\": \"(redacted)\"\n  },\n  \"body\": \"authorization\"\n}\n");
-}
-
 TEST_CASE("admin: a token is the one line of its file", "[admin]") {
   char name[] = "/tmp/weir-token-XXXXXX";
   const int fd = mkstemp(name);
