@@ -311,7 +311,12 @@ ParseResult parse(const char* data, size_t size, size_t& scanned, const HeadLimi
   const size_t head_max = std::min(limits.head_bytes, kHeadBytesMax);
   const uint32_t fields_max = std::min(limits.fields, kFieldsMax);
   const Input in{data, data + std::min(size, head_max)};
-  const Cursor cursor = Cursor::unpack(scanned);
+  Cursor cursor = Cursor::unpack(scanned);
+  // A reload may have lowered the limits under a head that is on its way: read from its beginning it meets them where it should.
+  if (cursor.fields > fields_max || data + cursor.line > in.end || data + cursor.search > in.end) [[unlikely]] {
+    scanned = 0;
+    cursor = Cursor();
+  }
   Reading r;
   r.line = data + cursor.line;
   r.fields = cursor.fields;

@@ -526,6 +526,24 @@ TEST_CASE("h1 limits are seen before the end is", "[H2][H4]") {
   CHECK(parse_request_head(fields257.data(), fields257.size(), scanned, wide, *head).what == What::too_many_fields);
 }
 
+TEST_CASE("h1 limits that a reload lowers hold for a head that is half read", "[H2][H4]") {
+  std::string half = "GET / HTTP/1.1\r\nHost: a\r\n";
+  for (int i = 0; i < 100; ++i) half += "X-" + std::to_string(i) + ": y\r\n";
+  const auto go_on = [&](const std::string& bytes, const HeadLimits& lowered) {
+    const auto head = std::make_unique<Head>();
+    size_t scanned = 0;
+    const HeadLimits first{.head_bytes = 1u << 16, .fields = 256};
+    CHECK(parse_request_head(half.data(), half.size(), scanned, first, *head).state == Parse::need_more);
+    return parse_request_head(bytes.data(), bytes.size(), scanned, lowered, *head);
+  };
+  std::string more = half;
+  for (int i = 0; i < 400; ++i) more += "Y: z\r\n";
+  CHECK(go_on(more + "\r\n", {.head_bytes = 1u << 16, .fields = 64}).what == What::too_many_fields);
+  CHECK(go_on(half + "\r\n", {.head_bytes = 1u << 16, .fields = 64}).what == What::too_many_fields);
+  CHECK(go_on(half + "\r\n", {.head_bytes = 512, .fields = 256}).what == What::head_too_large);
+  CHECK(go_on(half + "\r\n", {.head_bytes = 1u << 16, .fields = 101}).state == Parse::done);
+}
+
 TEST_CASE("h1 a head of byte-sized reads costs linear time", "[H4]") {
   // The bytes looked at cannot be counted from outside; a quadratic search over 1 MiB would take most of a minute.
   const std::string bytes = "GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(1u << 20, 'x') + "\r\n\r\n";
