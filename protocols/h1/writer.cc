@@ -53,7 +53,7 @@ struct Flat {
       good = false;
       return;
     }
-    std::memcpy(at, from, count);
+    if (count != 0) std::memcpy(at, from, count);  // an empty view may point nowhere
     at += count;
   }
 };
