@@ -11,9 +11,12 @@ namespace weir {
 class Allowance {
  public:
   bool take(uint64_t most) noexcept {
-    if (static_cast<uint64_t>(open_.fetch_add(1, std::memory_order_relaxed)) < most) return true;
-    open_.fetch_sub(1, std::memory_order_relaxed);
-    return false;
+    // Not added first and taken back: for that moment another worker would be refused a place that is free.
+    int64_t open = open_.load(std::memory_order_relaxed);
+    do {
+      if (static_cast<uint64_t>(open) >= most) return false;
+    } while (!open_.compare_exchange_weak(open, open + 1, std::memory_order_relaxed));
+    return true;
   }
   void give_back() noexcept { open_.fetch_sub(1, std::memory_order_relaxed); }
   void want() noexcept { wanted_.store(true, std::memory_order_relaxed); }

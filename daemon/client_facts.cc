@@ -55,10 +55,14 @@ void each_backward(const Head& request, FieldId id, const Take& take) noexcept {
   }
 }
 
+// The last word is the trusted proxy's own; what stands before it may be the client's.
 bool says_https(const Head& request, bool otherwise) noexcept {
-  const Field* proto = request.find(FieldId::x_forwarded_proto);
-  if (proto == nullptr) return otherwise;
-  return proto->value_size == 5 && strncasecmp(proto->value, "https", 5) == 0;
+  bool https = otherwise;
+  each_backward(request, FieldId::x_forwarded_proto, [&](std::string_view proto) noexcept {
+    https = proto.size() == 5 && strncasecmp(proto.data(), "https", 5) == 0;
+    return false;
+  });
+  return https;
 }
 
 }  // namespace

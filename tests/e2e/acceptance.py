@@ -101,13 +101,15 @@ def test_origin_killed_under_load(t):
             dies.start()
             back_at = time.time()
             text = load.communicate()[0].decode()
+            again = weir.metric("weir_retries_total")
             weir.term()
             assert weir.wait_exit() == 0
             with open(path, encoding="utf-8") as source:
                 lines = [json.loads(line) for line in source]
             failed = [line for line in lines if line["end"] != "ok" and not line["end"].startswith("client_")]
             causes = collections.Counter(line["end"] for line in failed)
-            t.note(f"{connections}: {len(lines)} requests, {len(failed)} failed {dict(causes)}")
+            t.note(f"{connections}: {len(lines)} requests, {len(failed)} failed {dict(causes)}, {again:.0f} tried again")
+            assert len(failed) + again > 0, "nothing was with the origin when it was killed"
             assert len(failed) <= connections, causes
             assert all(line["origin"] == address and line["error"] for line in failed), failed[:3]
             assert all(line["status"] == 200 for line in lines if line["end"] == "ok"), text

@@ -74,6 +74,10 @@ TEST_CASE("a trusted proxy tells the scheme") {
   CHECK(Asked("10.0.0.1", {{"x-forwarded-proto", "https"}}).facts.https);
   CHECK(Asked("10.0.0.1", {{"x-forwarded-proto", "HTTPS"}}).facts.https);
   CHECK_FALSE(Asked("10.0.0.1", {{"x-forwarded-proto", "http"}}).facts.https);
+  // What the client wrote stands first where a proxy appends; only the proxy's own word counts.
+  CHECK_FALSE(Asked("10.0.0.1", {{"x-forwarded-proto", "https"}, {"x-forwarded-proto", "http"}}).facts.https);
+  CHECK_FALSE(Asked("10.0.0.1", {{"x-forwarded-proto", "https, http"}}).facts.https);
+  CHECK(Asked("10.0.0.1", {{"x-forwarded-proto", "http"}, {"x-forwarded-proto", "https"}}).facts.https);
   CHECK_FALSE(Asked("10.0.0.1", {}).facts.https);
 }
 
