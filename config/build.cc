@@ -144,7 +144,7 @@ TimeoutOverrides read_timeouts(const Fields& level) {
   TimeoutOverrides out;
   for (size_t i = 0; i < kTimeouts; ++i) {
     const std::string_view name = timeout_name(static_cast<Timeout>(i));
-    if (fields.node(name) != nullptr) out.set[i] = fields.duration(name);
+    if (fields.has(name)) out.set[i] = fields.duration(name);
   }
   return out;
 }

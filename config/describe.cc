@@ -42,6 +42,8 @@ std::string word_text(Level level, std::string_view key, size_t place) {
   return std::string(split_words(find_row(level, key)->words).at(place));
 }
 
+bool is_read(Level level, std::string_view key) { return find_row(level, key)->need != Need::later; }
+
 std::string limit_text(uint64_t bytes) { return bytes == kUnlimited ? "unlimited" : size_text(bytes); }
 
 void own_timeouts(Json& json, const TimeoutOverrides& own) {
@@ -256,10 +258,13 @@ void limits(Json& json, const Limits& limits) {
   json.pair("response_head", size_text(limits.response_head_bytes));
   if (limits.connections_set) json.pair("connections", limits.connections);
   if (limits.memory_bytes) json.pair("memory", size_text(*limits.memory_bytes));
-  json.pair("h2_streams", limits.h2_streams);
-  json.pair("overhead_frames", limits.overhead_frames);
-  json.pair("resets", limits.resets);
-  json.pair("ws_message", limit_text(limits.ws_message_bytes));
+  const auto count = [&](std::string_view key, uint64_t number) {
+    if (is_read(Level::limits, key)) json.pair(key, number);
+  };
+  count("h2_streams", limits.h2_streams);
+  count("overhead_frames", limits.overhead_frames);
+  count("resets", limits.resets);
+  if (is_read(Level::limits, "ws_message")) json.pair("ws_message", limit_text(limits.ws_message_bytes));
   json.key("pipe");
   json.open('{');
   json.pair("min", size_text(limits.pipe_min_bytes));
@@ -327,6 +332,7 @@ std::string describe(const Snapshot& snapshot, Secrets secrets) {
   json.open('{');
   for (size_t i = 0; i < kTimeouts; ++i) {
     const auto which = static_cast<Timeout>(i);
+    if (!is_read(Level::timeouts, timeout_name(which))) continue;
     json.pair(timeout_name(which), duration_text(snapshot.timeouts.at(which)));
   }
   json.close('}');

@@ -156,11 +156,11 @@ Fields::Fields(const Node* map, Level level, Report& report) : map_(map), level_
   }
 }
 
-// What such a key could ask for that is so anyway is no error: `via: false`.
+// What such a key could ask for that is so anyway is no error: `proxy_protocol: none`.
 void Fields::check_later(const Entry& entry, const Row& row) const {
   const Node& value = entry.value;
   if (value.broken) return;
-  if (value.kind == Node::Kind::scalar && has_default(row)) {
+  if (value.kind == Node::Kind::scalar && says_what_is_so(row)) {
     if (row.type == Type::boolean) {
       auto wanted = parse_boolean(value.text);
       if (wanted && value.text == row.fallback) return;
@@ -181,7 +181,8 @@ const Row& Fields::row(std::string_view key) const {
 const Node* Fields::node(std::string_view key) const {
   const Entry* entry = map_ != nullptr ? map_->find(key) : nullptr;
   if (entry == nullptr || entry->value.broken || entry->value.kind == Node::Kind::null) return nullptr;
-  return &entry->value;
+  const Row* known = find_row(level_, key);
+  return known != nullptr && known->need == Need::later ? nullptr : &entry->value;
 }
 
 bool Fields::has(std::string_view key) const { return find_row(level_, key) != nullptr && node(key) != nullptr; }

@@ -38,6 +38,7 @@ class Fields {
   Mark mark() const { return map_ != nullptr ? map_->mark : Mark{}; }
   Mark mark(std::string_view key) const;                 // of the value, else of the mapping
   const Node* node(std::string_view key) const;          // null when not written, without a value, or reported already
+                                                        // (a key of a later version always is)
 
   bool boolean(std::string_view key) const;
   std::optional<uint64_t> number(std::string_view key) const;   // count, size; auto is 0, unlimited is kUnlimited

@@ -43,6 +43,11 @@ constexpr Row words(Row made, std::string_view words, std::string_view later_wor
   made.later_words = later_words;
   return made;
 }
+// What a piece that is not built yet will read: this wrapper goes when it comes. Until then its field has the default.
+constexpr Row not_yet(Row made) {
+  made.need = Need::later;
+  return made;
+}
 constexpr Row child(Row made, Level level) {
   made.child = level;
   return made;
@@ -112,7 +117,8 @@ constexpr auto kRows = std::to_array<Row>({
     child(may(L::route, "to", T::text_or_maps, "", "The upstream, or a list of upstreams with weights."), L::target),
     child(may(L::route, "respond", T::map, "", "Answer at once."), L::respond),
     child(may(L::route, "redirect", T::map, "", "Send the client elsewhere."), L::redirect),
-    child(may(L::route, "timeouts", T::map, "{}", "Time limits of this route; they win over all others."), L::timeouts),
+    child(may(L::route, "timeouts", T::map, "{}", "Time limits of this route; they win over all others."),
+          L::exchange_timeouts),
     child(may(L::route, "limits", T::map, "{}", "Limits of the messages on this route."), L::route_limits),
     child(may(L::route, "rewrite", T::map, "(nothing changes)", "Change the path or the host on the way to the origin."),
           L::rewrite),
@@ -174,7 +180,7 @@ constexpr auto kRows = std::to_array<Row>({
                                                            "requests under way, or any; all by weight."),
           "round_robin least_requests random", "p2c_ewma hash sticky"),
     words(may(L::upstream, "protocol", T::word, "h1", "What is spoken to the servers."), "h1", "h2 auto"),
-    child(may(L::upstream, "timeouts", T::map, "{}", "Time limits of this upstream."), L::timeouts),
+    child(may(L::upstream, "timeouts", T::map, "{}", "Time limits of this upstream."), L::exchange_timeouts),
     child(may(L::upstream, "limits", T::map, "{}", "Limits of the answers of this upstream."), L::upstream_limits),
     in(words(may(L::upstream, "max_connections", T::count, "unlimited",
                  "Connections to all its servers together, for the process; over it 503."),
@@ -209,11 +215,27 @@ constexpr auto kRows = std::to_array<Row>({
     may(L::timeouts, "origin_body", T::duration, "60s",
         "Between body bytes from the origin when its length was declared (else stream_idle)."),
     may(L::timeouts, "origin_idle", T::duration, "4s", "An idle origin connection in the pool."),
-    may(L::timeouts, "tunnel_idle", T::duration, "1h", "A tunnel with no byte either way."),
-    may(L::timeouts, "ws_ping", T::duration, "30s", "Until an idle WebSocket client is pinged."),
-    may(L::timeouts, "ws_pong", T::duration, "10s", "For the answer to that ping."),
+    not_yet(may(L::timeouts, "tunnel_idle", T::duration, "1h", "A tunnel with no byte either way.")),
+    not_yet(may(L::timeouts, "ws_ping", T::duration, "30s", "Until an idle WebSocket client is pinged.")),
+    not_yet(may(L::timeouts, "ws_pong", T::duration, "10s", "For the answer to that ping.")),
     may(L::timeouts, "linger", T::duration, "5s",
         "Discarding an unread request body after an early answer; `0s`: it closes at once, and a reset may take the answer along."),
+
+    // What is about one exchange. The others run while no route is known: before its head is whole, or after its end.
+    may(L::exchange_timeouts, "client_body", T::duration, "(as in the listener)",
+        "Between body bytes from the client, until the response head is out."),
+    may(L::exchange_timeouts, "stream_idle", T::duration, "(as in the listener)",
+        "No body byte either way after the response head is out."),
+    may(L::exchange_timeouts, "write", T::duration, "(as in the listener)",
+        "No byte accepted by the client while bytes are owed; progress re-arms it."),
+    may(L::exchange_timeouts, "connect", T::duration, "(as in the listener)", "To an origin, TLS included."),
+    may(L::exchange_timeouts, "response", T::duration, "(as in the listener)", "The origin's response head; answers 504."),
+    may(L::exchange_timeouts, "origin_body", T::duration, "(as in the listener)",
+        "Between body bytes from the origin when its length was declared (else stream_idle)."),
+    may(L::exchange_timeouts, "origin_idle", T::duration, "(as in the listener)", "An idle origin connection in the pool."),
+    not_yet(may(L::exchange_timeouts, "tunnel_idle", T::duration, "", "A tunnel with no byte either way.")),
+    not_yet(may(L::exchange_timeouts, "ws_ping", T::duration, "", "Until an idle WebSocket client is pinged.")),
+    not_yet(may(L::exchange_timeouts, "ws_pong", T::duration, "", "For the answer to that ping.")),
 
     // ---- limits
     in(may(L::limits, "request_head", T::size, "32KiB", "Over it 431 (the request line alone: 414)."), kKi, kMi),
@@ -226,12 +248,12 @@ constexpr auto kRows = std::to_array<Row>({
     in(may(L::limits, "memory", T::size, "(half of the cgroup's or machine's)", "What the process means to stay under. "
                                                                                 "Told in /status; not enforced yet."),
        16 * kMi, 0),
-    in(may(L::limits, "h2_streams", T::count, "256", "Streams at once of one client; over it REFUSED_STREAM."), 1,
-       1'000'000),
-    in(may(L::limits, "overhead_frames", T::count, "1000", "Over it GOAWAY ENHANCE_YOUR_CALM."), 1, 1'000'000'000),
-    in(may(L::limits, "resets", T::count, "512", "Over it GOAWAY ENHANCE_YOUR_CALM or H3_EXCESSIVE_LOAD."), 1,
-       1'000'000'000),
-    in(words(may(L::limits, "ws_message", T::size, "unlimited", "Over it close 1009."), "unlimited"), 1, 0),
+    not_yet(in(may(L::limits, "h2_streams", T::count, "256", "Streams at once of one client; over it REFUSED_STREAM."), 1,
+               1'000'000)),
+    not_yet(in(may(L::limits, "overhead_frames", T::count, "1000", "Over it GOAWAY ENHANCE_YOUR_CALM."), 1, 1'000'000'000)),
+    not_yet(in(may(L::limits, "resets", T::count, "512", "Over it GOAWAY ENHANCE_YOUR_CALM or H3_EXCESSIVE_LOAD."), 1,
+               1'000'000'000)),
+    not_yet(in(words(may(L::limits, "ws_message", T::size, "unlimited", "Over it close 1009."), "unlimited"), 1, 0)),
     child(in(may(L::limits, "pipe", T::size_or_map, "{min: 64KiB, max: 8MiB}",
                  "What one body direction may hold: it starts at `min` and grows to `max` by bandwidth times delay; "
                  "one size fixes it."),
@@ -306,12 +328,17 @@ const Row* find_row(Level level, std::string_view key) {
   return at == kRows.end() ? nullptr : &*at;
 }
 
+bool says_what_is_so(const Row& row) {
+  return !row.fallback.empty() && (row.type == Type::boolean || row.type == Type::word);
+}
+
 std::string_view level_phrase(Level level) {
   constexpr std::array<std::string_view, kLevels> kPhrases{
       "nowhere", "at the top level", "in `defaults`", "in a listener", "in the `limits` of a listener", "in `unix`",
       "in a route", "in `match`", "in a weighted target", "in `rewrite`", "in `headers`",
       "in the changes of header fields", "in `respond`", "in `redirect`", "in the `limits` of a route", "in an upstream",
-      "in the `limits` of an upstream", "in a server", "in `timeouts`", "in `limits`", "in `pipe`", "in `admin`",
+      "in the `limits` of an upstream", "in a server", "in the `timeouts` of a listener or the top",
+      "in the `timeouts` of a route or upstream", "in `limits`", "in `pipe`", "in `admin`",
       "in `metrics`", "in `log`", "in `access`", "in `shutdown`", "in a test", "in `expect`"};
   return kPhrases.at(static_cast<size_t>(level));
 }
@@ -320,7 +347,7 @@ std::string_view level_name(Level level) {
   constexpr std::array<std::string_view, kLevels> kNames{
       "none", "top", "defaults", "listener", "listener_limits", "unix", "route", "match", "target", "rewrite", "headers",
       "header_edits", "respond", "redirect", "route_limits", "upstream", "upstream_limits", "server", "timeouts",
-      "limits", "pipe", "admin", "metrics", "log", "access", "shutdown", "test", "expect"};
+      "exchange_timeouts", "limits", "pipe", "admin", "metrics", "log", "access", "shutdown", "test", "expect"};
   return kNames.at(static_cast<size_t>(level));
 }
 

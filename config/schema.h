@@ -16,7 +16,7 @@ namespace weir::config {
 // A mapping with a set of keys of its own.
 enum class Level : uint8_t {
   none, top, defaults, listener, listener_limits, unix_file, route, match, target, rewrite, headers, edits, respond,
-  redirect, route_limits, upstream, upstream_limits, server, timeouts, limits, pipe, admin, metrics, log, access,
+  redirect, route_limits, upstream, upstream_limits, server, timeouts, exchange_timeouts, limits, pipe, admin, metrics, log, access,
   shutdown, test, expect
 };
 
@@ -65,6 +65,9 @@ inline constexpr size_t kLevels = static_cast<size_t>(Level::expect) + 1;
 
 std::span<const Row> schema();
 const Row* find_row(Level level, std::string_view key);
+// Of a key of a later version: its default may be written all the same, since it asks for what is so anyway
+// (`proxy_protocol: none`). A number never does: it asks to be held to it.
+bool says_what_is_so(const Row& row);
 std::string_view level_phrase(Level level);       // "at the top level", "in a listener"
 std::string_view level_name(Level level);         // "top", "listener": for the JSON Schema
 std::string_view actions();                       // the keys of which a route has exactly one

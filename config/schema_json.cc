@@ -114,7 +114,7 @@ class Writer {
 
   // What asks for what is so anyway is right: `proxy_protocol: none`.
   void later(const Row& row) {
-    if (row.fallback.empty()) {
+    if (!says_what_is_so(row)) {
       json_.key("not");
       json_.open('{');
       json_.close('}');

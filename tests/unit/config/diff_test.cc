@@ -122,7 +122,7 @@ TEST_CASE("routes and settings") {
   const auto settings = [](const std::string& line) { return after("version: 1\n", "version: 1\n" + line).settings; };
   CHECK(settings("workers: 2\n") == std::vector<std::string>{"workers"});
   CHECK(settings("timeouts: {write: 1s}\n") == std::vector<std::string>{"timeouts"});
-  CHECK(settings("limits: {resets: 1}\n") == std::vector<std::string>{"limits"});
+  CHECK(settings("limits: {connections: 1}\n") == std::vector<std::string>{"limits"});
   CHECK(settings("admin: {bind: \"unix:/a\"}\n") == std::vector<std::string>{"admin"});
   CHECK(settings("metrics: {bind: \":9\"}\n") == std::vector<std::string>{"metrics"});
   CHECK(settings("user: x\n") == std::vector<std::string>{"user"});

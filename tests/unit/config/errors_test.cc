@@ -51,7 +51,8 @@ TEST_CASE("unknown, misplaced, missing and doubled keys") {
       upstreams("  a: {servers: [{weight: 1}]}\n", "5:17: `address` is missing in a server"),
       upstreams("  a:\n", "5:3: upstream `a` has no value"),
       top("timeouts:\n", "4:1: `timeouts` has no value"),
-      top("timeouts: {reponse: 1s}\n", "4:12: unknown key `reponse` in `timeouts`; did you mean `response`?"),
+      top("timeouts: {reponse: 1s}\n",
+          "4:12: unknown key `reponse` in the `timeouts` of a listener or the top; did you mean `response`?"),
       top("metrics: {}\n", "4:10: `bind` is missing in `metrics`"),
       routes("  - {redirect: {status: 301}}\n", "7:16: `location` is missing in `redirect`"),
       routes("  - {to: [{weight: 2}]}\n", "7:11: `upstream` is missing in a weighted target"),
@@ -75,6 +76,12 @@ TEST_CASE("keys whose pieces are not built yet are refused, not ignored") {
       top("defaults: {compress: {}}\n", "4:12: `compress`" + later),
       routes("  - {to: a, trace: start}\n", "7:13: `trace`" + later),
       servers("[{address: \"a:1\", tier: 2}]", "5:34: `tier`" + later),
+      top("limits: {h2_streams: 256, overhead_frames: x, resets: 512, ws_message: unlimited}\n",
+          "4:10: `h2_streams`" + later + "\n4:27: `overhead_frames`" + later + "\n4:47: `resets`" + later +
+              "\n4:60: `ws_message`" + later),
+      top("timeouts: {tunnel_idle: 1h, ws_ping: 30s, ws_pong: 1}\n",
+          "4:12: `tunnel_idle`" + later + "\n4:29: `ws_ping`" + later + "\n4:43: `ws_pong`" + later),
+      routes("  - {to: a, timeouts: {tunnel_idle: 1h}}\n", "7:24: `tunnel_idle`" + later),
   });
   // What asks for what is so anyway is no reason to refuse a file.
   CHECK(problems_of(kListener + "    proxy_protocol: none\ndefaults: {trace: pass}\n") == "");
@@ -126,8 +133,8 @@ TEST_CASE("times, sizes and numbers") {
       memory("20000000TiB", "is too large"),
       top("limits: {request_head: 2MiB}\n", "4:24: request_head: `2MiB` is too large: at most 1MiB"),
       top("limits: {header_count: 257}\n", "4:24: header_count: `257` is too large: at most 256"),
-      top("limits: {resets: \"5\"}\n", "4:18: resets: a number stands without quotes: `5`"),
-      top("limits: {resets: {}}\n", "4:18: `resets` must be a whole number, not a mapping"),
+      top("limits: {header_count: \"5\"}\n", "4:24: header_count: a number stands without quotes: `5`"),
+      top("limits: {header_count: {}}\n", "4:24: `header_count` must be a whole number, not a mapping"),
       top("limits: {request_body: none}\n",
           "4:24: request_body: `none` is no number with a unit; write a whole number and its unit, such as `64KiB` "
           "(or `unlimited`)"),

@@ -56,7 +56,8 @@ TEST_CASE("what the reader refuses for its form, the schema refuses; and what it
                            "limits: {pipe: 1MiB}", "limits: {pipe: {min: 1MiB}}", "timeouts: {write: 0s}", "routes: []",
                            "defaults: {trace: pass, via: true}", "version-: 1", "workers: 0", "workers: many",
                            "workers: [2]", "timeouts: {write: 30}", "timeouts: {write: 30sec}", "timeouts: []",
-                           "limits: {memory: 64MB}", "log: {level: loud}", "log: {access: json}", "tests: [x]",
+                           "limits: {memory: 64MB}", "limits: {h2_streams: 256}", "timeouts: {ws_ping: 30s}",
+                           "log: {level: loud}", "log: {access: json}", "tests: [x]",
                            "metrics: {}", "defaults: {trace: start}", "defaults: {via: yes}", "upstreams: []",
                            "upstreams: {a: {}}", "upstreams: {a: {servers: []}}", "upstreams: {a: {servers: [{}]}}",
                            "upstreams: {a: {servers: [\"h:1\"], tls: {}}}", "routes: [{}]", "user:"}) {
@@ -79,6 +80,8 @@ TEST_CASE("what the reader refuses for its form, the schema refuses; and what it
   route("to: a, headers: {request: {remove: []}}", true);
   route("to: a, match: {method: []}", false);
   route("to: a, tls: {}", false);
+  route("to: a, timeouts: {write: 1s}", true);
+  route("to: a, timeouts: {keepalive: 1s}", false);
 }
 
 TEST_CASE("a value that the environment gives satisfies the schema, whatever it will be") {

@@ -49,6 +49,7 @@ std::string_view heading(Level level) {
     case Level::upstream: return "upstreams";
     case Level::server: return "servers";
     case Level::timeouts: return "timeouts";
+    case Level::exchange_timeouts: return "timeouts of a route or upstream";
     case Level::limits: return "limits";
     case Level::pipe: return "pipe";
     case Level::admin: return "admin";

@@ -122,9 +122,9 @@ upstreams:
     timeouts: {connect: 1s, response: 9s}
   a: {servers: [{address: "h:1", weight: 0}, "h:2"]}
 timeouts: {client_header: 1s, client_body: 2s, stream_idle: 3s, keepalive: 4s, write: 5s, connect: 6s, response: 7s,
-           origin_body: 8s, origin_idle: 9s, tunnel_idle: 10m, ws_ping: 11h, ws_pong: 12d, linger: 0s}
+           origin_body: 8m, origin_idle: 9h, linger: 0s}
 limits: {request_head: 16KiB, header_count: 64, request_body: 10MiB, response_head: 32KiB, connections: 100,
-         memory: 1GiB, h2_streams: 10, overhead_frames: 20, resets: 30, ws_message: 1MiB, pipe: {min: 32KiB, max: 1MiB}}
+         memory: 1GiB, pipe: {min: 32KiB, max: 1MiB}}
 admin: {bind: "unix:/tmp/admin.sock"}
 metrics: {bind: "127.0.0.1:9145"}
 user: weir
@@ -175,10 +175,10 @@ tests:
   CHECK(servers[0].address.is_literal());
   CHECK_FALSE(servers[3].address.is_literal());
 
-  const Timeouts top{1s, 2s, 3s, 4s, 5s, 6s, 7s, 8s, 9s, 10min, 11h, 288h, 0s};
+  const Timeouts top{1s, 2s, 3s, 4s, 5s, 6s, 7s, 8min, 9h, 1h, 30s, 10s, 0s};
   CHECK(s.timeouts == top);
   CHECK(s.timeouts.linger == kOff);
-  const Limits limits{16u << 10, 64, 10u << 20, 32u << 10, 100, true, 1u << 30, 10, 20, 30, 1u << 20, 32u << 10,
+  const Limits limits{16u << 10, 64, 10u << 20, 32u << 10, 100, true, 1u << 30, 256, 1000, 512, kUnlimited, 32u << 10,
                       1u << 20};
   CHECK(s.limits == limits);
   CHECK(s.admin.set);
@@ -223,9 +223,26 @@ timeouts: {write: 1s, connect: 1s}
   CHECK(exchange_timeouts(s, s.listeners[0], nullptr, s.routes[0]) == expected);
 }
 
-TEST_CASE("each timeout can be set at each level") {
+TEST_CASE("each timeout can be set at each level where it counts", "[T1]") {
+  const auto is_read = [](Level level, std::string_view name) {
+    const Row* row = find_row(level, name);
+    return row != nullptr && row->need != Need::later;
+  };
   for (size_t i = 0; i < kTimeouts; ++i) {
     const auto which = static_cast<Timeout>(i);
+    const std::string name(timeout_name(which));
+    if (!is_read(Level::timeouts, name)) continue;
+    if (!is_read(Level::exchange_timeouts, name)) {
+      const std::string unknown = "unknown key `" + name + "` in the `timeouts` of a route or upstream; it belongs in "
+                                  "the `timeouts` of a listener or the top\n";
+      const std::string set = "timeouts: {" + name + ": 1s}}\n";
+      CHECK(problems_of(kListener + kUpstream + "routes:\n  - {to: a, " + set) == "t.yaml:7:24: " + unknown);
+      CHECK(problems_of(kListener + "upstreams:\n  a: {servers: [\"h:1\"], " + set + "routes: [{to: a}]\n") ==
+            "t.yaml:5:36: " + unknown);
+      const Snapshot s = snapshot_of("version: 1\nlisteners: [{bind: \":80\", timeouts: {" + name + ": 2ms}}]\n");
+      CHECK(s.listeners[0].timeouts.at(which) == 2ms);
+      continue;
+    }
     const std::string set = "timeouts: {" + std::string(timeout_name(which)) + ": ";
     const Snapshot s = snapshot_of("version: 1\n" + set + "1ms}\nlisteners: [{bind: \":80\", " + set +
                                    "2ms}}]\nroutes: [{to: a, " + set + "3ms}}]\nupstreams: {a: {servers: [\"h:1\"], " +

@@ -41,7 +41,7 @@ routes:
 TEST_CASE("includes are merged in the order of the files' names") {
   FakeWorld world;
   world.files = {
-      {"/etc/weir/conf.d/20.yaml", "routes: [{match: {path: /20}, respond: {}}]\nlimits: {resets: 20}\n"},
+      {"/etc/weir/conf.d/20.yaml", "routes: [{match: {path: /20}, respond: {}}]\nlimits: {connections: 20}\n"},
       {"/etc/weir/conf.d/10.yaml", "version: 1\nlisteners: [{bind: \":81\"}]\nroutes: [{match: {path: /10}, to: b}]\n"
                                    "upstreams: {b: {servers: [\"h:2\"]}}\nx-mine: 1\n"},
       {"/etc/weir/conf.d/30.txt", "nonsense: {"},
@@ -64,23 +64,23 @@ TEST_CASE("includes are merged in the order of the files' names") {
   CHECK(s->routes[2].name == "/20");
   CHECK(s->upstreams.size() == 2);
   CHECK(s->limits.header_count == 10);
-  CHECK(s->limits.resets == 20);
+  CHECK(s->limits.connections == 20);
   CHECK(s->user == "weir");
   CHECK(s->tests.size() == 1);
 }
 
 TEST_CASE("a problem names the file it is in") {
   FakeWorld world;
-  world.files = {{"a.yaml", "upstreams: {a: {servers: [\"h:1\"]}}\nlimits: {resets: none}\nroutes:\n  - {to: x}\n"},
-                 {"b.yaml", "upstreams: {a: {servers: [\"h:2\"]}}\nlimits: {resets: 5}\nuser: x\ninclude: c.yaml\n"
+  world.files = {{"a.yaml", "upstreams: {a: {servers: [\"h:1\"]}}\nlimits: {connections: none}\nroutes:\n  - {to: x}\n"},
+                 {"b.yaml", "upstreams: {a: {servers: [\"h:2\"]}}\nlimits: {connections: 5}\nuser: x\ninclude: c.yaml\n"
                             "version: 2\nlisteners: {}\n"}};
   const std::string main = "version: 1\ninclude: \"*.yaml\"\nlisteners: [{bind: \":80\"}]\nuser: y\nwrong: 1\n";
   CHECK(problems_of(main, world) ==
         "t.yaml:5:1: unknown key `wrong` at the top level\n"
-        "a.yaml:2:18: resets: `none` is no whole number\n"
+        "a.yaml:2:23: connections: `none` is no whole number\n"
         "a.yaml:4:10: there is no upstream named `x`\n"
         "b.yaml:1:13: `a` is given twice; the first one is at a.yaml:1:13\n"
-        "b.yaml:2:10: `resets` is given twice; the first one is at a.yaml:2:10\n"
+        "b.yaml:2:10: `connections` is given twice; the first one is at a.yaml:2:10\n"
         "b.yaml:3:1: `user` is given twice; the first one is at t.yaml:4:1\n"
         "b.yaml:4:1: only the main file includes others\n"
         "b.yaml:5:1: `version` is given twice; the first one is at t.yaml:1:1\n"
