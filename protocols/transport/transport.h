@@ -1,12 +1,13 @@
-// Transport: one connection's bytes, in slices: plain TCP or unix today, TLS over the same chains later.
-// Owner: a connection, which implements TransportOwner. Thread: the loop's own. Callbacks come from completions (never from a
-// call the owner is making), so an owner may call anything here from within any callback.
+// Transport: one connection's bytes, in slices: plain TCP or unix, or TLS over either.
+// Owner: a connection, which implements TransportOwner. Thread: the loop's own. Callbacks come from completions and
+// pumps (never from a call the owner is making), so an owner may call anything here from within any callback.
 // Reading is asked for, one receive at a time (armed by credit); writing is what stands in out(), sent by flush().
 // close() is the only way out: ops are cancelled, the socket is shut down, and on_closed comes once nothing is in flight and
 // the descriptor is closed; only then may the owner's memory go.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "engines/loop.h"
 #include "protocols/exchange/fault.h"
@@ -19,6 +20,7 @@ struct TransportOwner {
   virtual void on_sent(size_t count) noexcept = 0;        // so many bytes of out() were accepted: progress
   virtual void on_error(int error, bool sending) noexcept = 0;  // errno; the connection is of no more use, close it
   virtual void on_closed() noexcept = 0;                  // once, the last call
+  virtual void on_ready() noexcept {}                     // TLS: the handshake is done; alpn() is known
  protected:
   ~TransportOwner() = default;
 };
@@ -30,6 +32,8 @@ class Transport {
   virtual void read(uint32_t want) noexcept = 0;
   virtual bool reading() const noexcept = 0;
   virtual bool at_eof() const noexcept = 0;
+  // At the end of file: the peer never said that this was all (TLS without close_notify); somebody else may have cut it off.
+  virtual bool truncated() const noexcept { return false; }
   // What is to be sent. Append, then flush().
   virtual Chain& out() noexcept = 0;
   virtual const Chain& out() const noexcept = 0;
@@ -43,6 +47,8 @@ class Transport {
   virtual Socket* plain_socket() noexcept = 0;
   // Bytes the peer has acknowledged: what a write deadline looks at before anyone is closed.
   virtual uint64_t acked_bytes() noexcept = 0;
+  // The protocol that the handshake settled on ("h2", "http/1.1"), after on_ready; empty: none, or no TLS.
+  virtual std::string_view alpn() const noexcept { return {}; }
   // The next op goes to that engine; the receive in flight is moved over too.
   virtual void change_engine(EngineKind kind) noexcept = 0;
 };
