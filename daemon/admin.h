@@ -35,7 +35,7 @@ class AdminServer final : public h1::ServerConnHost, public AcceptorOwner, publi
   void conn_closed(h1::ServerConn& conn) noexcept override;
   void on_request(Exchange& exchange) noexcept override;
   bool on_origin_failed(Exchange&, const Fault&) noexcept override { return false; }
-  void on_response(Exchange&, Head&) noexcept override {}
+  std::span<const ExtraField> on_response(Exchange&, Head&) noexcept override { return {}; }
   void on_end(Exchange& exchange) noexcept override { calls_.erase(&exchange); }
 
   Loop& loop_;

@@ -42,7 +42,8 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
   const ListenerPlan& plan = now.runtime->listeners[listener.index];
   ClientFacts client;
   if (plan.looks_first() && !look_first(exchange, now.runtime->config.listeners[listener.index], client)) return;
-  if (!exchange.peer_trusted) drop_forwarding_fields(exchange.request());
+  if (exchange.peer_trusted) [[unlikely]] drop_forwarding_aliases(exchange.request());
+  else drop_forwarding_fields(exchange.request());
   name(exchange);
   if (exchange.request().method == Method::connect) {  // no route may open a tunnel yet
     exchange.fail(make_fault(What::upgrade_refused));
@@ -154,10 +155,11 @@ void Forwarder::forward(Exchange& exchange, Rotation::Target& to, bool fresh) no
 }
 
 void Forwarder::send(Exchange& exchange, Stream& origin) noexcept {
-  const ExtraField own[] = {{"x-forwarded-for", exchange.peer_ip},
-                            {"x-forwarded-proto", exchange.https ? "https" : "http"},
-                            {"x-forwarded-host", exchange.request().authority},
-                            {"x-request-id", exchange.request_id}};
+  const ExtraField fields[] = {{"x-forwarded-for", exchange.peer_ip},
+                               {"x-forwarded-proto", exchange.https ? "https" : "http"},
+                               {"x-request-id", exchange.request_id},
+                               {"x-forwarded-host", exchange.request().authority}};
+  const std::span<const ExtraField> own(fields, fields[3].value.empty() ? 3 : 4);  // HTTP/1.0 may name no host
   const RouteExtras* extras = route_of(exchange).extras.get();
   if (extras == nullptr && !exchange.peer_trusted) [[likely]] {
     exchange.connect(origin, own);
@@ -193,14 +195,23 @@ bool Forwarder::on_origin_failed(Exchange& exchange, const Fault& fault) noexcep
   return false;
 }
 
-void Forwarder::on_local_answer(Exchange& exchange, Head& answer) noexcept {
-  if (exchange.route == UINT32_MAX) return;
-  if (const RouteExtras* extras = route_of(exchange).extras.get()) edit_answer(*extras, answer, false);
+std::span<const ExtraField> Forwarder::on_local_answer(Exchange& exchange, Head& answer) noexcept {
+  if (exchange.route == UINT32_MAX) return {};
+  const RouteExtras* extras = route_of(exchange).extras.get();
+  return extras == nullptr ? std::span<const ExtraField>() : outgoing_.edit_answer(*extras, answer, false);
 }
 
-void Forwarder::on_response(Exchange& exchange, Head& response) noexcept {
+void Forwarder::on_more_fields(Exchange& exchange, Head& fields, bool from_client) noexcept {
+  if (from_client) drop_forwarding_fields(fields);
+  if (exchange.route == UINT32_MAX) return;
+  const RouteExtras* extras = route_of(exchange).extras.get();
+  if (extras != nullptr) remove_edited(*extras, fields, from_client);
+}
+
+std::span<const ExtraField> Forwarder::on_response(Exchange& exchange, Head& response) noexcept {
   static_cast<const Endpoint*>(exchange.endpoint)->stats[worker_]->answers[code_class(response.status)].add();
-  if (const RouteExtras* extras = route_of(exchange).extras.get()) edit_answer(*extras, response, true);
+  const RouteExtras* extras = route_of(exchange).extras.get();
+  return extras == nullptr ? std::span<const ExtraField>() : outgoing_.edit_answer(*extras, response, true);
 }
 
 void Forwarder::on_end(Exchange& exchange) noexcept {

@@ -30,8 +30,9 @@ class Forwarder final : public ExchangeHandler {
   void log_to(AccessSink* sink) noexcept { access_ = sink; }
   void on_request(Exchange& exchange) noexcept override;
   bool on_origin_failed(Exchange& exchange, const Fault& fault) noexcept override;
-  void on_response(Exchange& exchange, Head& response) noexcept override;
-  void on_local_answer(Exchange& exchange, Head& answer) noexcept override;
+  std::span<const ExtraField> on_response(Exchange& exchange, Head& response) noexcept override;
+  std::span<const ExtraField> on_local_answer(Exchange& exchange, Head& answer) noexcept override;
+  void on_more_fields(Exchange& exchange, Head& fields, bool from_client) noexcept override;
   void on_end(Exchange& exchange) noexcept override;
 
  private:

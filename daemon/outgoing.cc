@@ -16,14 +16,39 @@ bool equal_name(std::string_view a, std::string_view b) noexcept {
   return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
-bool names(const FieldEdit& edit, const Field& field) noexcept {
-  return edit.id != FieldId::other ? edit.id == field.id : field.id == FieldId::other && equal_name(edit.name, field.name_view());
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
+
+// Many origins (CGI, WSGI, PHP) hand their applications `x_user` under the same name as `x-user`: a client that writes the one must
+// not get past a rule about the other. `name` is in lower case.
+bool reads_as(std::string_view sent, std::string_view name) noexcept {
+  if (sent.size() != name.size()) return false;
+  for (size_t i = 0; i < sent.size(); ++i)
+    if (lower(sent[i]) != name[i] && !(sent[i] == '_' && name[i] == '-')) return false;
+  return true;
 }
 
-void remove_named(Head& head, const HeaderPlan& plan) noexcept {
+bool forwarding_alias(const Field& field) noexcept {
+  constexpr FieldId kNamed[] = {FieldId::x_forwarded_for, FieldId::x_forwarded_proto, FieldId::x_forwarded_host,
+                                FieldId::x_request_id};
+  if (lower(field.name[0]) != 'x') return false;
+  return std::any_of(std::begin(kNamed), std::end(kNamed),
+                     [&](FieldId id) { return reads_as(field.name_view(), field_name(id)); });
+}
+
+bool names(const FieldEdit& edit, const Field& field, bool from_client) noexcept {
+  if (field.id != FieldId::other) return edit.id == field.id;
+  if (from_client) return reads_as(field.name_view(), edit.name);
+  return edit.id == FieldId::other && equal_name(edit.name, field.name_view());
+}
+
+void remove_named(Head& head, const HeaderPlan& plan, bool from_client) noexcept {
   for (Field& field : head)
     for (const FieldEdit& edit : plan.gone)
-      if (names(edit, field)) field.removed = true;
+      if (names(edit, field, from_client)) field.removed = true;
+}
+
+bool takes_out(const HeaderPlan& plan, std::string_view name) noexcept {
+  return std::any_of(plan.gone.begin(), plan.gone.end(), [&](const FieldEdit& edit) { return equal_name(edit.name, name); });
 }
 
 std::string_view via_value(Version version) noexcept { return version == Version::http10 ? "1.0 weir" : "1.1 weir"; }
@@ -52,8 +77,15 @@ void put_quoted(std::string& out, std::string_view text) {
 }  // namespace
 
 void drop_forwarding_fields(Head& request) noexcept {
+  for (Field& field : request) {
+    if ((bit(field.id) & (kForwardingFields | bit(FieldId::other))) == 0) continue;
+    if (field.id != FieldId::other || forwarding_alias(field)) field.removed = true;
+  }
+}
+
+void drop_forwarding_aliases(Head& request) noexcept {
   for (Field& field : request)
-    if ((bit(field.id) & kForwardingFields) != 0) field.removed = true;
+    if (field.id == FieldId::other && forwarding_alias(field)) field.removed = true;
 }
 
 // The chain of addresses grows by the peer; what else a trusted peer says stays as it is.
@@ -107,11 +139,9 @@ What Outgoing::rewrite(const Head& request, const RouteExtras* extras) {
 }
 
 void Outgoing::edit(Head& request, const HeaderPlan& plan) {
-  remove_named(request, plan);
-  std::erase_if(extra_, [&](const ExtraField& field) {
-    return std::any_of(plan.gone.begin(), plan.gone.end(), [&](const FieldEdit& e) { return equal_name(e.name, field.name); });
-  });
-  for (const FieldEdit& put : plan.put) extra_.push_back({put.name, put.value});
+  remove_named(request, plan, true);
+  std::erase_if(extra_, [&](const ExtraField& field) { return takes_out(plan, field.name); });
+  extra_.insert(extra_.end(), plan.put.begin(), plan.put.end());
 }
 
 void Outgoing::send(Exchange& exchange, Stream& origin, const RouteExtras* extras, std::span<const ExtraField> own) {
@@ -132,10 +162,17 @@ void Outgoing::send(Exchange& exchange, Stream& origin, const RouteExtras* extra
   request.authority = authority;
 }
 
-void edit_answer(const RouteExtras& extras, Head& answer, bool from_origin) noexcept {
-  if (extras.via && from_origin) answer.add(FieldId::via, "via", via_value(answer.version));
-  remove_named(answer, extras.response);
-  for (const FieldEdit& put : extras.response.put) answer.add(put.id, put.name, put.value);
+std::span<const ExtraField> Outgoing::edit_answer(const RouteExtras& extras, Head& answer, bool from_origin) {
+  const HeaderPlan& plan = extras.response;
+  remove_named(answer, plan, false);
+  if (!extras.via || !from_origin || takes_out(plan, "via")) return plan.put;
+  extra_.assign(1, {"via", via_value(answer.version)});
+  extra_.insert(extra_.end(), plan.put.begin(), plan.put.end());
+  return extra_;
+}
+
+void remove_edited(const RouteExtras& extras, Head& fields, bool from_client) noexcept {
+  remove_named(fields, from_client ? extras.request : extras.response, from_client);
 }
 
 }  // namespace weir

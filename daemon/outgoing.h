@@ -18,6 +18,8 @@ class Outgoing {
   // Connects the exchange to `origin` with the changed head; the exchange's own request stays as the client sent it, but for fields
   // marked removed. `own`: the fields that every request gets.
   void send(Exchange& exchange, Stream& origin, const RouteExtras* extras, std::span<const ExtraField> own);
+  // What a route does to the head of an answer, whoever made it. Returns what it adds; good until the next call.
+  std::span<const ExtraField> edit_answer(const RouteExtras& extras, Head& answer, bool from_origin);
 
  private:
   void keep_trusted(Exchange& exchange, std::span<const ExtraField> own);
@@ -28,10 +30,12 @@ class Outgoing {
   std::string path_, chain_, forwarded_;
 };
 
-// What a route does to the head of an answer, whoever made it.
-void edit_answer(const RouteExtras& extras, Head& answer, bool from_origin) noexcept;
+// What a route takes out of fields that stand in no request or final answer: those of interim answers and trailer sections.
+void remove_edited(const RouteExtras& extras, Head& fields, bool from_client) noexcept;
 
-// The fields that say where a request came from: from a peer that is not trusted they are never passed on.
+// The fields that say where a request came from: from a peer that is not trusted they are never passed on. From nobody are those
+// that an origin might take for them (x_forwarded_for).
 void drop_forwarding_fields(Head& request) noexcept;
+void drop_forwarding_aliases(Head& request) noexcept;
 
 }  // namespace weir

@@ -63,11 +63,11 @@ void plan_upstreams(Runtime& runtime, size_t workers, StatsRegistry& registry) {
 
 HeaderPlan plan_headers(const config::HeaderEdits& edits) {
   HeaderPlan plan;
-  for (const std::string& name : edits.remove) plan.gone.push_back({field_id(name), name, {}});
+  for (const std::string& name : edits.remove) plan.gone.push_back({field_id(name), name});
   for (const auto* list : {&edits.set, &edits.add}) {
     for (const config::NameValue& field : *list) {
-      if (list == &edits.set) plan.gone.push_back({field_id(field.name), field.name, {}});
-      plan.put.push_back({field_id(field.name), field.name, field.value});
+      if (list == &edits.set) plan.gone.push_back({field_id(field.name), field.name});
+      plan.put.push_back({field.name, field.value});
     }
   }
   return plan;

@@ -41,11 +41,11 @@ struct TargetPlan {
 // What a route does to requests and answers besides passing them on. Views into the configuration.
 struct FieldEdit {
   FieldId id;
-  std::string_view name, value;
+  std::string_view name;
 };
 struct HeaderPlan {
-  std::vector<FieldEdit> gone;                    // names: those removed, and those set anew
-  std::vector<FieldEdit> put;                     // set and added
+  std::vector<FieldEdit> gone;                    // those removed, and those set anew
+  std::vector<ExtraField> put;                    // set and added
   bool empty() const noexcept { return gone.empty() && put.empty(); }
 };
 struct RouteExtras {

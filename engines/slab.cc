@@ -50,7 +50,10 @@ SlabPool::SlabPool(size_t limit_bytes) {
 SlabPool::~SlabPool() { release(); }
 
 void SlabPool::release() noexcept {
-  if (bytes_ != nullptr) munmap(bytes_, page_up(limit_ * kSlabBytes));
+  if (bytes_ != nullptr) {
+    allow_bytes(bytes_, committed_ * kSlabBytes);  // whoever is given these addresses next
+    munmap(bytes_, page_up(limit_ * kSlabBytes));
+  }
   if (slabs_ != nullptr) munmap(slabs_, page_up(limit_ * sizeof(Slab)));
   if (nodes_ != nullptr) munmap(nodes_, page_up(nodes_limit_ * sizeof(ChainNode)));
 }
@@ -65,6 +68,7 @@ bool SlabPool::grow() noexcept {
     free_ = new (&slabs_[i]) Slab{.pool = this, .data = bytes_ + i * kSlabBytes, .next_free = free_, .refs = 0, .used = 0,
                                   .index = static_cast<uint32_t>(i), .reserved = 0};
   }
+  forbid_bytes(bytes_ + from * kSlabBytes, (to - from) * kSlabBytes);
   committed_ = to;
   ++growths_;
   return true;

@@ -10,6 +10,21 @@
 
 #include "engines/check.h"
 
+// A read or write of a slab that nobody holds any more is found under AddressSanitizer.
+#if defined(__SANITIZE_ADDRESS__)
+#define WEIR_SLAB_POISON 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WEIR_SLAB_POISON 1
+#endif
+#endif
+#ifdef WEIR_SLAB_POISON
+extern "C" {
+void __asan_poison_memory_region(const volatile void* from, size_t count);
+void __asan_unpoison_memory_region(const volatile void* from, size_t count);
+}
+#endif
+
 namespace weir {
 
 inline constexpr uint32_t kSlabBytes = 16384;
@@ -17,6 +32,17 @@ inline constexpr uint32_t kSlabsPerSegment = 64;  // 1 MiB
 
 class SlabPool;
 struct ChainNode;
+
+inline void forbid_bytes([[maybe_unused]] char* from, [[maybe_unused]] size_t count) noexcept {
+#ifdef WEIR_SLAB_POISON
+  __asan_poison_memory_region(from, count);
+#endif
+}
+inline void allow_bytes([[maybe_unused]] char* from, [[maybe_unused]] size_t count) noexcept {
+#ifdef WEIR_SLAB_POISON
+  __asan_unpoison_memory_region(from, count);
+#endif
+}
 
 struct Slab {
   SlabPool* pool;
@@ -46,6 +72,7 @@ class SlabPool {
     slab->refs = 1;
     slab->used = 0;
     ++in_use_;
+    allow_bytes(slab->data, kSlabBytes);
     return slab;
   }
   static void ref(Slab& slab) noexcept { ++slab.refs; }
@@ -67,6 +94,7 @@ class SlabPool {
 
  private:
   void put(Slab& slab) noexcept {
+    forbid_bytes(slab.data, kSlabBytes);
     slab.next_free = free_;
     free_ = &slab;
     --in_use_;

@@ -77,15 +77,17 @@ void Exchange::connect(Stream& origin, std::span<const ExtraField> extra) noexce
 }
 
 void Exchange::informational(Head& head) noexcept {
-  if (state_ == ExchangeState::awaiting) client_->send_head(head, {});
+  if (state_ != ExchangeState::awaiting) return;
+  handler_.on_more_fields(*this, head, false);
+  client_->send_head(head, {});
 }
 
 void Exchange::response_head(Head& head) noexcept {
-  handler_.on_response(*this, head);
+  const std::span<const ExtraField> extra = handler_.on_response(*this, head);
   go(Event::answer);
   answered_at_ = context_.loop.now();
   status_ = head.status;
-  client_->send_head(head, {});
+  client_->send_head(head, extra);
   if (head.body == BodyKind::none) {
     finish({});
     return;
@@ -109,13 +111,14 @@ void Exchange::respond(uint16_t status, std::string_view content_type, std::stri
   head.body = bodyless ? BodyKind::none : BodyKind::length;
   if (!body.empty() && !content_type.empty()) head.add(FieldId::content_type, "content-type", content_type);
   head.add(FieldId::date, "date", context_.date.text(context_.loop.now()));
-  handler_.on_local_answer(*this, head);
+  for (const ExtraField& field : extra) head.add(field_id(field.name), field.name, field.value);
+  const std::span<const ExtraField> more = handler_.on_local_answer(*this, head);
   Chain bytes;
   if (!bodyless && !bytes.append_copy(context_.loop.slabs(), body.data(), body.size())) {
     finish(make_fault(What::out_of_memory));
     return;
   }
-  client_->send_head(head, extra);
+  client_->send_head(head, more);
   if (bodyless) {
     finish({});
     return;
@@ -210,6 +213,8 @@ void Exchange::pipe_failed(Pipe& pipe, const Fault& fault) noexcept {
 }
 
 void Exchange::pipe_idle(Pipe&) noexcept { release_when_idle(); }
+
+void Exchange::pipe_trailers(Pipe& pipe, Head& trailers) noexcept { handler_.on_more_fields(*this, trailers, &pipe == &up_); }
 
 Head* Exchange::new_trailers(bool from_client) noexcept {
   Head*& slot = trailers_[from_client ? 0 : 1];

@@ -26,10 +26,21 @@ struct ExchangeHandler {
   virtual void on_request(Exchange& exchange) noexcept = 0;
   // The origin failed before its response head. true: the handler has called connect() again; false: answer with the fault.
   virtual bool on_origin_failed(Exchange& exchange, const Fault& fault) noexcept = 0;
-  // The final response head is about to be sent; fields may be added or removed.
-  virtual void on_response(Exchange& exchange, Head& response) noexcept = 0;
-  // An answer of ours is about to be sent; as on_response.
-  virtual void on_local_answer(Exchange& exchange, Head& answer) noexcept { (void)exchange; (void)answer; }
+  // The final response head is about to be sent: fields may be removed, those returned go out behind them. Their memory is the
+  // handler's, until its next call.
+  virtual std::span<const ExtraField> on_response(Exchange& exchange, Head& response) noexcept = 0;
+  // An answer of ours is about to be sent, with all its fields; as on_response.
+  virtual std::span<const ExtraField> on_local_answer(Exchange& exchange, Head& answer) noexcept {
+    (void)exchange;
+    (void)answer;
+    return {};
+  }
+  // Fields outside of these heads are about to be passed on: an interim answer's or a trailer section's. They may be removed.
+  virtual void on_more_fields(Exchange& exchange, Head& fields, bool from_client) noexcept {
+    (void)exchange;
+    (void)fields;
+    (void)from_client;
+  }
   // The last call, exactly once. exchange.fault() says how it ended.
   virtual void on_end(Exchange& exchange) noexcept = 0;
 
@@ -133,6 +144,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   void pipe_finished(Pipe& pipe) noexcept override;
   void pipe_failed(Pipe& pipe, const Fault& fault) noexcept override;
   void pipe_idle(Pipe& pipe) noexcept override;
+  void pipe_trailers(Pipe& pipe, Head& trailers) noexcept override;
   enum class Event : uint8_t { connect, answer, response_done, cut };
   void go(Event event) noexcept;
   void finish(const Fault& fault) noexcept;

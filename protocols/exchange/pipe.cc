@@ -17,7 +17,10 @@ struct Pipe::Ends {
     if (count == pipe.held_.bytes()) pipe.sink_->send_body(std::exchange(pipe.held_, Chain()));
     else pipe.sink_->send_body(pipe.held_.take(static_cast<size_t>(count)));
   }
-  void send_end() noexcept { pipe.sink_->send_end(pipe.trailers_); }
+  void send_end() noexcept {
+    if (pipe.trailers_ != nullptr) [[unlikely]] pipe.owner_->pipe_trailers(pipe, *pipe.trailers_);
+    pipe.sink_->send_end(pipe.trailers_);
+  }
   void grant(uint64_t total) noexcept { pipe.source_->grant(total); }
   bool source_live() const noexcept { return pipe.source_->source_live(); }
   bool sink_live() const noexcept { return pipe.sink_->sink_live(); }

@@ -38,6 +38,10 @@ class Pipe : public Pump {
     virtual void pipe_finished(Pipe& pipe) noexcept = 0;                    // the end was passed to the sink
     virtual void pipe_failed(Pipe& pipe, const Fault& fault) noexcept = 0;  // audit failed
     virtual void pipe_idle(Pipe& pipe) noexcept = 0;                        // closed while a relay ran, which has now ended
+    virtual void pipe_trailers(Pipe& pipe, Head& trailers) noexcept {       // about to be passed on: fields may be removed
+      (void)pipe;
+      (void)trailers;
+    }
    protected:
     ~Owner() = default;
   };

@@ -287,7 +287,7 @@ TimePoint ServerConn::read_due() const noexcept {
     case State::head: return after(since_, t.client_header);
     case State::exchange:
       if (request_bad_ || inbound_.body_done()) return kNever;
-      if (discarding_ && exchange_ == nullptr) return after(since_, t.client_body);
+      if (discarding_ && exchange_ == nullptr) return after(since_, last_.client_body);
       if (!discarding_ && (in == nullptr || (!inbound_.relaying && inbound_.body_want(in) == 0))) return kNever;
       if (exchange_ != nullptr && exchange_->client_timeouts != nullptr) {
         const ClientSideTimeouts& own = *exchange_->client_timeouts;
@@ -303,8 +303,9 @@ TimePoint ServerConn::read_due() const noexcept {
 
 TimePoint ServerConn::write_due() const noexcept {
   if (!owes()) return kNever;
-  const bool own = exchange_ != nullptr && exchange_->client_timeouts != nullptr;
-  const Duration write = own ? exchange_->client_timeouts->write : policy_.timeouts.write;
+  Duration write = last_.write;
+  if (exchange_ != nullptr)
+    write = exchange_->client_timeouts != nullptr ? exchange_->client_timeouts->write : policy_.timeouts.write;
   return looked_at_ > sent_at_ ? after(looked_at_, write) : after(sent_at_, write < kFirstLook ? write : kFirstLook);
 }
 
@@ -406,8 +407,7 @@ void ServerConn::close_now(bool reset) noexcept {
   if (state_ == State::closing) return;
   state_ = State::closing;
   loop_.clear_timer(due_);
-  inbound_.in.clear();
-  transport_.close(reset);
+  transport_.close(reset);  // what was read stays: the exchange that ends by this may have to tell of a head that lies there
 }
 
 void ServerConn::drain() noexcept {
@@ -466,9 +466,17 @@ void ServerConn::send_end(const Head* trailers) noexcept {
   touch();
 }
 
-void ServerConn::abort(const Fault& fault) noexcept {
+// What its route asked of the client holds until its answer has gone.
+void ServerConn::forget_exchange() noexcept {
+  const ServerTimeouts& t = policy_.timeouts;
+  if (exchange_->client_timeouts != nullptr) last_ = *exchange_->client_timeouts;
+  else last_ = {.client_body = t.client_body, .stream_idle = t.stream_idle, .write = t.write};
   exchange_ = nullptr;
   in = out = nullptr;
+}
+
+void ServerConn::abort(const Fault& fault) noexcept {
+  forget_exchange();
   // A body that only the close ends must not look whole. Else what is queued still goes: it may hold whole answers to earlier
   // requests, and the one that broke off shows as short. That it has left our own queue says nothing: the kernel may hold it, and
   // throws it away when input meets a closed socket.
@@ -478,8 +486,7 @@ void ServerConn::abort(const Fault& fault) noexcept {
 }
 
 void ServerConn::detach() noexcept {
-  exchange_ = nullptr;
-  in = out = nullptr;
+  forget_exchange();
   touch();
 }
 

@@ -115,6 +115,7 @@ class ServerConn final : public Stream, public TransportOwner {
   void read_timed_out() noexcept;
   void write_timed_out() noexcept;
   void close_now(bool reset) noexcept;
+  void forget_exchange() noexcept;
   void count_timeout(ServerTimeoutKind kind) noexcept { stats_.timeouts[static_cast<size_t>(kind)].add(); }
   bool owes() const noexcept { return relay_out_ || transport_.sending() || !transport_.out().empty(); }
   bool nothing_follows() const noexcept { return transport_.at_eof() && inbound_.in.empty(); }
@@ -146,6 +147,7 @@ class ServerConn final : public Stream, public TransportOwner {
   TimePoint since_;               // when the state that the read deadline counts from began, or its last byte came
   TimePoint sent_at_;             // last progress of what we owe
   TimePoint looked_at_{};         // later than sent_at_: when the peer's acknowledgements were noted
+  ClientSideTimeouts last_;       // of the exchange whose answer is still being sent, once that exchange is over
   Work work_;
   Due due_;
   Address peer_;

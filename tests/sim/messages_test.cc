@@ -26,6 +26,34 @@ TEST_CASE("pipelined requests are answered in order, however slow the first is",
   CHECK(proxy.verdict() == "");
 }
 
+// The answer to a bad request has to wait for room behind those before it; then its client is gone. What it asked for is logged out
+// of bytes that nobody else holds.
+TEST_CASE("a refused request whose client leaves before its answer is logged as it was sent") {
+  size_t hits = 0;
+  for (size_t size = 20'000; size < 30'000 && hits < 2; size += 120) {   // one of these leaves no room for another answer
+    Proxy proxy({.routes = "routes: [{match: {path: /fill}, respond: {body: \"" + std::string(30'000, 'x') + "\"}}, {to: app}]\n",
+                 .link = {.send_buffer_bytes = 16u << 10, .window_bytes = 16u << 10}, .access_log = true});
+    proxy.origin().on_request = [&](Origin::Conn& conn, Message&) { conn.answer(std::string(size, 'x')); };
+    Client& client = proxy.client();
+    client.peer.allow(0);
+    std::string all;
+    for (int i = 0; i < 9; ++i) all += "GET /fill HTTP/1.1\r\nHost: a\r\n\r\n";
+    all += "GET /last HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.send(all + "GET /bad HTTP/1.1\r\nHost: a\r\nBroken\r\n\r\n");
+    proxy.run_for(10ms);
+    proxy.log();
+    client.peer.reset();
+    CHECK(proxy.run([&] { return proxy.server().open.get() == 0; }));
+    const std::string log = proxy.log();
+    if (log.find("/bad") == std::string::npos) continue;
+    ++hits;
+    CHECK(log.find("\"path\":\"/bad\"") != std::string::npos);
+    CHECK(log.find("\"end\":\"client_reset\"") != std::string::npos);
+    CHECK(proxy.verdict() == "");
+  }
+  CHECK(hits > 0);
+}
+
 TEST_CASE("reading ahead of a pipeline is bounded", "[H4][M3]") {
   Proxy proxy({.timeouts = "response: 0s"});
   Origin& origin = proxy.origin();

@@ -61,6 +61,7 @@ struct WorkerProbe {
     WorkerOptions options;
     options.slab_bytes_max = proxy.options_.slab_bytes_max;
     options.connections_left = &proxy.connections_left_;
+    options.access = proxy.access_.get();
     options.clock = &proxy.network.clock();
     return std::make_unique<Worker>(options, [](std::move_only_function<void()> work) { work(); },
                                     [&proxy](size_t) { proxy.drained_ = true; });
@@ -136,9 +137,10 @@ void Origin::Conn::answer(std::string_view body, const std::string& more, int st
 
 Proxy::Proxy(const Options& options)
     : network(SimNetwork::Options{.seed = options.seed, .link = options.link, .faults = options.faults}), options_(options),
-      connections_left_(options.connections), worker_(WorkerProbe::make(*this)), loop(WorkerProbe::loop(*worker_)),
+      connections_left_(options.connections), access_(options.access_log ? std::make_unique<AccessSink>() : nullptr), worker_(WorkerProbe::make(*this)), loop(WorkerProbe::loop(*worker_)),
       exchanges(WorkerProbe::exchanges(*worker_)), conns(WorkerProbe::conns(*worker_)), pools(WorkerProbe::pools(*worker_)) {
   log::set(log::Level::error, log::Format::text);
+  if (access_ != nullptr) access_->on = true;
   if (options.two_engines) {
     engine_ = EngineKind::epoll;
     add_engine(EngineKind::uring);
@@ -154,6 +156,12 @@ Proxy::Proxy(const Options& options)
 }
 
 Proxy::~Proxy() { verdict(); }
+
+std::string Proxy::log() {
+  std::string lines;
+  access_->ring.take(lines);
+  return lines;
+}
 
 void Proxy::add_engine(EngineKind kind) {
   auto sim = std::make_unique<SimEngine>(network, loop.slabs(), kind);

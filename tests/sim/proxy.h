@@ -92,6 +92,7 @@ class Proxy {
     std::vector<std::string> binds{kFront};
     bool two_engines = false;                               // which stand in for epoll, that has the listener at first, and io_uring
     std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)> wrap_engine{};
+    bool access_log = false;                                // its lines go to log()
     bool heap = false;                                      // count the heap allocations of the code under test (heap.h)
     std::function<void(config::Snapshot&)> change{};        // to what was read
   };
@@ -108,6 +109,7 @@ class Proxy {
   TimePoint now() const { return network.now(); }
   bool tick();                                              // of the loop alone, heap counted; false: nothing was served
   std::string verdict();
+  std::string log();                                        // the lines since the last call
 
   // Counters.
   uint64_t timeouts(h1::ServerTimeoutKind kind) const { return server().timeouts[static_cast<size_t>(kind)].get(); }
@@ -137,6 +139,7 @@ class Proxy {
   friend struct weir::WorkerProbe;
   Options options_;
   std::atomic<int64_t> connections_left_;
+  std::unique_ptr<AccessSink> access_;
   StatsRegistry registry_;
   std::unique_ptr<Worker> worker_;
 

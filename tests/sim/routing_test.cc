@@ -172,6 +172,100 @@ TEST_CASE("fields of every answer are edited: an origin's, a respond's and our o
   CHECK(world.proxy.verdict() == "");
 }
 
+TEST_CASE("edits reach what we add ourselves: a redirect's location, an error's cause") {
+  const auto edit = [](Snapshot& c) {
+    c.routes[0].response_headers.set = {{"location", "/other"}};
+    c.routes[1].response_headers.remove = {"proxy-status", "date"};
+  };
+  World world(edit, "routes: [{match: {path: /old}, redirect: {location: /new}}, {to: app}]\n");
+  const Message moved = world.get("/old");
+  CHECK(moved.status() == 308);
+  CHECK(moved.count("location") == 1);
+  CHECK(moved.field("location") == "/other");
+  world.proxy.origin().on_request = [](Origin::Conn& conn, Message&) { conn.peer.close(); };
+  const Message failed = world.get("/");
+  CHECK(failed.status() == 502);
+  CHECK(failed.count("proxy-status") == 0);
+  CHECK(failed.count("date") == 0);
+  CHECK(world.proxy.verdict() == "");
+}
+
+TEST_CASE("what is set is there, however many fields the origin sent") {
+  World world([](Snapshot& c) {
+    c.routes[0].via = true;
+    c.routes[0].response_headers.set = {{"strict-transport-security", "max-age=1"}};
+    c.routes[0].response_headers.add = {{"x-tag", "t"}};
+  });
+  world.answer_fields = "Strict-Transport-Security: max-age=0\r\n";
+  for (int i = 0; i < 254; ++i) world.answer_fields += "x-" + std::to_string(i) + ": y\r\n";  // with Content-Length: 256
+  const Message answer = world.get("/");
+  CHECK(answer.status() == 200);
+  CHECK(answer.field("x-253") == "y");
+  CHECK(answer.count("strict-transport-security") == 1);
+  CHECK(answer.field("strict-transport-security") == "max-age=1");
+  CHECK(answer.field("x-tag") == "t");
+  CHECK(answer.field("via") == "1.1 weir");
+  CHECK(world.proxy.verdict() == "");
+}
+
+TEST_CASE("what is removed or set is not there in a trailer section or an interim answer either", "[H5]") {
+  World world([](Snapshot& c) {
+    c.routes[0].request_headers.remove = {"x-auth-user"};
+    c.routes[0].request_headers.set = {{"x-env", "prod"}};
+    c.routes[0].response_headers.remove = {"x-secret"};
+  });
+  world.proxy.origin().on_request = [&](Origin::Conn& conn, Message& request) {
+    world.seen = request;
+    conn.peer.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Secret: 1\r\n\r\n");
+    conn.peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Secret: 2\r\nX-Sum: 7\r\n\r\n");
+  };
+  world.client.in.asked("POST");
+  world.client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n"
+                    "X-Auth-User: admin\r\nX_Auth_User: admin\r\nX-Env: dev\r\nX_Forwarded_For: 1.1.1.1\r\nX-Sum: 9\r\n\r\n");
+  const Message answer = world.wait();
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+  CHECK(world.seen.body == "hi");
+  CHECK(world.seen.trailers == Fields{{"x-sum", "9"}});
+  CHECK(world.seen.field("x-env") == "prod");
+  CHECK(answer.trailers == Fields{{"x-sum", "7"}});
+  REQUIRE(world.client.in.messages.size() == 2);
+  CHECK(world.client.in.messages[0].status() == 103);
+  CHECK(world.client.in.messages[0].fields == Fields{{"link", "</a>"}});
+  CHECK(world.proxy.verdict() == "");
+}
+
+TEST_CASE("a name with `_` for `-` gets past no rule about requests") {
+  for (const bool trusted : {false, true}) {
+    CAPTURE(trusted);
+    World world([&](Snapshot& c) {
+      if (trusted) c.listeners[0].trusted_proxies = {*config::parse_cidr("0.0.0.0/0")};
+      c.routes[0].request_headers.remove = {"x-auth-user", "user-agent"};
+      c.routes[0].request_headers.set = {{"x-env", "prod"}};
+    });
+    world.get("/", "X_Forwarded_For: 6.6.6.6\r\nx-forwarded_proto: https\r\nX_Forwarded-Host: evil\r\nX_REQUEST_ID: mine\r\n"
+                   "X_Auth_User: root\r\nX-Auth_User: root\r\nUser_Agent: me\r\nx_env: dev\r\nx_other: kept\r\nx-auth-users: k\r\n");
+    std::string names;
+    for (const auto& [name, value] : world.seen.fields)
+      if (name.find('_') != std::string::npos) names += name + " ";
+    CHECK(names == "x_other ");
+    CHECK(world.seen.field("x-auth-users") == "k");
+    CHECK(world.seen.field("x-env") == "prod");
+    CHECK(world.seen.count("x-forwarded-for") == 1);
+    CHECK(world.proxy.verdict() == "");
+  }
+}
+
+TEST_CASE("a request that names no host has no X-Forwarded-Host") {
+  World world({});
+  world.client.in.asked("GET");
+  world.client.send("GET / HTTP/1.0\r\n\r\n");
+  CHECK(world.wait().status() == 200);
+  CHECK(world.seen.count("x-forwarded-host") == 0);
+  CHECK(world.seen.count("x-forwarded-for") == 1);
+  CHECK(world.seen.field("x-request-id").size() == 32);
+  CHECK(world.proxy.verdict() == "");
+}
+
 TEST_CASE("a content type that is set replaces ours") {
   World world([](Snapshot& c) { c.routes[0].response_headers.set = {{"content-type", "application/json"}}; },
               "routes: [{match: {path: /ping}, respond: {status: 200, body: \"{}\"}}, {to: app}]\n");

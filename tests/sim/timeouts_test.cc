@@ -181,6 +181,42 @@ TEST_CASE("an origin that stopped reading owes its answer alone: its deadline ru
   CHECK(proxy.verdict() == "");
 }
 
+TEST_CASE("a route's write and client_body hold for what is left of its exchange when that is over", "[T1]") {
+  const auto routes = [](const char* timeouts, const char* action) {
+    return std::string("routes: [{timeouts: {") + timeouts + "}, " + action + "}]\n";
+  };
+  SECTION("write: an answer that stands whole in our output") {
+    for (const auto& [text, longer] : {std::pair("write: 20s", 20s), std::pair("write: 1s", 1s)}) {
+      Proxy proxy({.timeouts = "write: 5s", .routes = routes(text, "to: app"),
+                   .link = {.send_buffer_bytes = 16u << 10, .window_bytes = 16u << 10}});
+      proxy.origin().on_request = [](Origin::Conn& conn, Message&) {
+        conn.peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(std::string(200'000, 'x'), 60'000));
+      };
+      Client& client = proxy.client();
+      client.peer.allow(0);
+      client.get();
+      proxy.run_for(500ms);
+      CHECK(proxy.exchanges.stats.ended.get() == 1);
+      const TimePoint began = proxy.now();
+      CHECK(proxy.run([&] { return client.closed() || proxy.timeouts(Server::write) == 1; }));
+      CHECK(proxy.now() - began >= longer - 200ms);
+      CHECK(proxy.now() - began <= longer + 1100ms);
+      CHECK(proxy.verdict() == "");
+    }
+  }
+  SECTION("client_body: the rest of a request that was answered early") {
+    Proxy proxy({.timeouts = "client_body: 5s", .routes = routes("client_body: 1s", "respond: {status: 200}")});
+    Client& client = proxy.client();
+    client.in.asked("POST");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345");
+    CHECK(proxy.run([&] { return client.in.complete() == 1; }));
+    const TimePoint began = proxy.now();
+    CHECK(proxy.run([&] { return proxy.timeouts(Server::client_body) == 1; }));
+    CHECK(proxy.now() - began <= 1100ms);
+    CHECK(proxy.verdict() == "");
+  }
+}
+
 TEST_CASE("what clients see of timeouts on the origin's side", "[T1]") {
   SECTION("response: 504, and the origin's connection is closed") {
     Proxy proxy({.timeouts = "response: 2s"});

@@ -44,7 +44,7 @@ struct World : Rig, ExchangeHandler {
     e.connect(*retry_at, {});
     return true;
   }
-  void on_response(Exchange&, Head&) noexcept override {}
+  std::span<const ExtraField> on_response(Exchange&, Head&) noexcept override { return {}; }
   void on_end(Exchange& e) noexcept override {
     over = true;
     ended_with = e.fault().what;
