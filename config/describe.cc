@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 
 #include "config/json_writer.h"
@@ -10,6 +11,26 @@
 
 namespace weir::config {
 namespace {
+
+constexpr std::string_view kRedacted = "(redacted)";
+
+// A URL whose query's values are left out where their names speak of secrets.
+std::string without_secrets(std::string_view url) {
+  const size_t question = std::min(url.find('?'), url.size());
+  std::string out(url.substr(0, question));
+  for (size_t at = question; at < url.size();) {
+    const size_t end = std::min(url.find_first_of("&#", at + 1), url.size());
+    const std::string_view part = url.substr(at, end - at);   // with the sign before it
+    const size_t equals = part.find('=');
+    std::string name(part.substr(1, equals == part.npos ? part.npos : equals - 1));
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const bool hidden = equals != part.npos && is_secret_field(name);
+    out += hidden ? part.substr(0, equals + 1) : part;
+    if (hidden) out += kRedacted;
+    at = end;
+  }
+  return out;
+}
 
 // A text of the configuration: `${` would be read as a variable.
 class Json : public JsonWriter {
@@ -31,7 +52,10 @@ class Json : public JsonWriter {
   void pair(std::string_view name, uint64_t number) { JsonWriter::pair(name, number); }
   void field(const NameValue& field) {
     const bool hidden = secrets_ == Secrets::redacted && is_secret_field(field.name);
-    pair(field.name, hidden ? std::string_view("(redacted)") : std::string_view(field.value));
+    pair(field.name, hidden ? kRedacted : std::string_view(field.value));
+  }
+  void url(std::string_view name, const std::string& url) {
+    pair(name, secrets_ == Secrets::redacted ? without_secrets(url) : url);
   }
 
  private:
@@ -168,7 +192,7 @@ void action(Json& json, const Action& action, const Snapshot& snapshot) {
     json.key("redirect");
     json.open('{');
     json.pair("status", redirect->status);
-    json.pair("location", redirect->location);
+    json.url("location", redirect->location);
     json.close('}');
   }
 }
@@ -293,7 +317,7 @@ void tests(Json& json, const Snapshot& snapshot) {
   json.open('[');
   for (const ConfigTest& test : snapshot.tests) {
     json.open('{');
-    json.pair("get", test.url);
+    json.url("get", test.url);
     json.pair("method", test.method);
     named(json, "header", test.headers);
     if (test.listener) json.pair("listener", snapshot.listeners.at(*test.listener).name);

@@ -3,7 +3,7 @@
 // configurations mean the same. Pure; takes milliseconds for thousands of routes, so it is not for the data path.
 // Guarantee: with Secrets::kept the text is a configuration that loads to an equal snapshot (`$${` stands for `${`).
 // With Secrets::redacted, the form for everything that leaves the process, the values of fields that carry credentials
-// are "(redacted)", in `match`, in `headers` and in `tests`.
+// are "(redacted)", in `match`, in `headers` and in `tests`, and those of the parameters of URLs.
 #pragma once
 
 #include <string>

@@ -13,6 +13,7 @@
 #include "daemon/acceptor.h"
 #include "daemon/admin_call.h"
 #include "daemon/conn_list.h"
+#include "daemon/system.h"
 
 namespace weir {
 
@@ -24,11 +25,14 @@ class AdminServer final : public h1::ServerConnHost, public AcceptorOwner, publi
   // For TCP: each request must carry the bearer token, and its Host must be localhost or an IP address: a browser that was led
   // here by a name of somebody else's (DNS rebinding) sends that name.
   void guard(std::string token) { token_ = std::move(token); }
+  // For TCP without a token: over a loopback address no Host but those (none at all will do). Elsewhere scrapers come by name.
+  void refuse_foreign_pages() noexcept { foreign_pages_refused_ = true; }
   void listen(int fd);                 // takes a listening descriptor over
   void close() noexcept;               // stops; empty() tells when all is over
   bool empty() const noexcept { return conns_.empty() && acceptors_.empty(); }
 
  private:
+  bool make_room() noexcept;
   void on_accepted(const Accepted& accepted) noexcept override;
   void on_accept_failed(int error) noexcept override;
   void on_acceptor_closed(Acceptor& acceptor) noexcept override;
@@ -48,6 +52,8 @@ class AdminServer final : public h1::ServerConnHost, public AcceptorOwner, publi
   std::map<std::string, std::map<std::string, AdminHandler>, std::less<>> routes_;  // path, method; never changed once it listens
   std::map<const Exchange*, std::shared_ptr<AdminCall>> calls_;
   std::string token_;                                  // empty: whoever reaches the socket may ask
+  size_t open_ = 0;                                    // connections, those included that are being closed
+  bool foreign_pages_refused_ = false;
   bool closing_ = false;
   TimePoint failed_logged_{};
 };

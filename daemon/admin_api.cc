@@ -69,6 +69,15 @@ std::string upstreams_json(Supervisor& supervisor) {
   return out.text() + "\n";
 }
 
+// What a listener runs on in one worker. Both engines may have connections of it: one that changes engine does so at its next op.
+void worker_engine(json::Writer& out, Supervisor& supervisor, const config::Listener& listener, size_t worker,
+                   const ListenerStats& stats) {
+  const EngineKind kind = supervisor.engine_of(listener);
+  out.object().member("worker", static_cast<uint64_t>(worker)).member("engine", engine_name(kind));
+  out.member("tier", supervisor.workers()[worker]->engine_tier(kind)).member("reason", supervisor.engine_reason(listener));
+  out.member("connections", stats.server.open.get()).end_object();
+}
+
 std::string engines_json(Supervisor& supervisor) {
   json::Writer out;
   out.object().key("engines").array();
@@ -82,7 +91,12 @@ std::string engines_json(Supervisor& supervisor) {
   out.end_array().key("listeners").array();
   for (const config::Listener& listener : supervisor.runtime().config.listeners) {
     out.object().member("listener", listener.name).member("engine", engine_name(supervisor.engine_of(listener)));
-    out.member("reason", supervisor.engine_reason(listener)).end_object();
+    out.member("tier", supervisor.workers().front()->engine_tier(supervisor.engine_of(listener)));
+    out.member("reason", supervisor.engine_reason(listener)).key("workers").array();
+    supervisor.registry().listeners.each([&](const std::string& name, size_t worker, const ListenerStats& stats) {
+      if (name == listener.name) worker_engine(out, supervisor, listener, worker, stats);
+    });
+    out.end_array().end_object();
   }
   out.end_array().end_object();
   return out.text() + "\n";

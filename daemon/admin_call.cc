@@ -8,8 +8,6 @@ namespace weir {
 
 namespace {
 
-constexpr size_t kBodyBytesMax = size_t{1} << 20;   // the server refuses larger ones before (413)
-
 int hex_digit(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
   const char lower = static_cast<char>(c | 0x20);
@@ -80,7 +78,7 @@ AdminCall::~AdminCall() { loop_.forget_dirty(work_); }
 
 void AdminCall::begin() noexcept { exchange_->connect(*this, {}); }
 
-size_t AdminCall::room() const noexcept { return body_.size() < kBodyBytesMax ? kBodyBytesMax - body_.size() : 0; }
+size_t AdminCall::room() const noexcept { return body_.size() < kAdminBodyBytesMax ? kAdminBodyBytesMax - body_.size() : 0; }
 
 void AdminCall::send_body(Chain&& bytes) noexcept {
   const size_t before = body_.size();

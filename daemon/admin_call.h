@@ -13,6 +13,8 @@
 
 namespace weir {
 
+inline constexpr size_t kAdminBodyBytesMax = size_t{64} << 10;   // of a request; the server refuses larger ones before (413)
+
 struct AdminAnswer {
   uint16_t status = 200;
   std::string type = "application/json";

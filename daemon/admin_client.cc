@@ -17,7 +17,9 @@ constexpr size_t kAnswerBytesMax = size_t{64} << 20;
 
 class Connection {
  public:
-  explicit Connection(const Address& to) : fd_(socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  Connection(const Address& to, std::chrono::milliseconds patience)
+      : deadline_(Clock::now() + patience), fd_(socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    limit(SO_SNDTIMEO);   // holds for connect(2) too: a daemon that is stopped fills its queue
     if (fd_ < 0 || connect(fd_, &to.any, to.length) != 0) error_ = errno;
   }
   Connection(const Connection&) = delete;
@@ -26,13 +28,10 @@ class Connection {
     if (fd_ >= 0) ::close(fd_);
   }
   int error() const { return error_; }
-  void limit(std::chrono::seconds patience) {
-    const timeval time{.tv_sec = patience.count(), .tv_usec = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
-  }
+  bool too_late() const { return Clock::now() >= deadline_; }
   bool put(std::string_view text) {
     while (!text.empty()) {
+      limit(SO_SNDTIMEO);
       const ssize_t sent = send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
       if (sent < 0 && errno == EINTR) continue;
       if (sent <= 0) return false;
@@ -42,7 +41,8 @@ class Connection {
   }
   bool all(std::string& out) {   // until the other side closes
     char piece[16384];
-    while (out.size() < kAnswerBytesMax) {
+    while (out.size() < kAnswerBytesMax && !too_late()) {
+      limit(SO_RCVTIMEO);
       const ssize_t got = recv(fd_, piece, sizeof piece, 0);
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) return got == 0;
@@ -52,6 +52,14 @@ class Connection {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  void limit(int option) {   // to what is left
+    const auto left = std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::microseconds>(deadline_ - Clock::now()).count());
+    const timeval time{.tv_sec = left / 1'000'000, .tv_usec = left % 1'000'000};
+    setsockopt(fd_, SOL_SOCKET, option, &time, sizeof time);
+  }
+
+  const Clock::time_point deadline_;
   int fd_;
   int error_ = 0;
 };
@@ -87,10 +95,11 @@ bool read_answer(const std::string& text, AdminResponse& out) {
 }  // namespace
 
 std::expected<AdminResponse, std::string> ask_admin(const AdminEndpoint& to, const std::string& method, const std::string& path,
-                                                    const std::string& body, std::chrono::seconds patience) {
-  Connection connection(to.address);
+                                                    const std::string& body, std::chrono::milliseconds patience) {
+  const std::string no_answer = to.name + ": no answer within " + std::to_string(patience.count()) + " ms";
+  Connection connection(to.address, patience);
+  if (connection.error() == EAGAIN || connection.error() == EINPROGRESS) return std::unexpected(no_answer);
   if (connection.error() != 0) return std::unexpected(to.name + ": " + strerror(connection.error()));
-  connection.limit(patience);
   std::string request = method + ' ' + path + " HTTP/1.1\r\nHost: " + (to.address.is_unix() ? "localhost" : to.address.text()) +
                         "\r\nConnection: close\r\n";
   if (!to.token.empty()) request += "Authorization: Bearer " + to.token + "\r\n";
@@ -100,9 +109,13 @@ std::expected<AdminResponse, std::string> ask_admin(const AdminEndpoint& to, con
   const bool sent = connection.put(request + "\r\n" + body);
   const bool whole = sent && connection.all(text);
   if (read_answer(text, answer)) return answer;
+  if (connection.too_late()) return std::unexpected(no_answer);
   return std::unexpected(to.name + (whole ? ": what answers there is no Weir" : ": the answer broke off"));
 }
 
-bool admin_reachable(const AdminEndpoint& to) { return Connection(to.address).error() == 0; }
+bool admin_reachable(const AdminEndpoint& to, std::chrono::milliseconds patience) {
+  const int error = Connection(to.address, patience).error();
+  return error == 0 || error == EAGAIN || error == EINPROGRESS;
+}
 
 }  // namespace weir

@@ -21,9 +21,10 @@ struct AdminEndpoint {
   std::string token;    // sent as a bearer token; empty: none
 };
 
-// Unexpected: why the daemon cannot be reached, in words. A `patience` of zero waits for the answer as long as it takes.
+// Unexpected: why the daemon cannot be reached, in words. It takes `patience` at most, a daemon that is stopped or that sends its
+// answer byte by byte included.
 std::expected<AdminResponse, std::string> ask_admin(const AdminEndpoint& to, const std::string& method, const std::string& path,
-                                                    const std::string& body, std::chrono::seconds patience);
-bool admin_reachable(const AdminEndpoint& to);   // someone accepts there
+                                                    const std::string& body, std::chrono::milliseconds patience);
+bool admin_reachable(const AdminEndpoint& to, std::chrono::milliseconds patience);   // someone listens there, or may
 
 }  // namespace weir

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "engines/address.h"
 #include "engines/socket.h"
@@ -69,7 +70,7 @@ bool stale(const Address& address) {
 }
 
 // The descriptor, or -errno.
-int listen_on(const Address& address, bool dual_stack) {
+int listen_on(const Address& address, bool dual_stack, const uint32_t* mode) {
   const int fd = socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
   if (!address.is_unix()) {
@@ -81,6 +82,12 @@ int listen_on(const Address& address, bool dual_stack) {
     if (receive_buffer_bound()) set(fd, SOL_SOCKET, SO_RCVBUF, kReceiveBufferBytes);
   }
   if (address.family() == AF_INET6) set(fd, IPPROTO_IPV6, IPV6_V6ONLY, dual_stack ? 0 : 1);
+  // Linux makes the file of a unix socket with the mode that the socket has: it never stands open to more than it should.
+  if (mode != nullptr && fchmod(fd, *mode) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return -error;
+  }
   if (bind(fd, &address.any, address.length) != 0 || listen(fd, kBacklog) != 0) {
     const int error = errno;
     ::close(fd);
@@ -109,11 +116,38 @@ std::optional<uint32_t> as_number(const std::string& text) {
 
 }  // namespace
 
-std::string give_access(const std::string& path, const config::UnixAccess& access) {
+SocketFile::SocketFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+SocketFile::SocketFile(SocketFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), before_(other.before_) {}
+SocketFile::~SocketFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::expected<SocketFile, std::string> SocketFile::open(const std::string& path) {
+  SocketFile file(path, ::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (file.fd_ < 0 || fstat(file.fd_, &file.before_) != 0)
+    return std::unexpected("cannot look at " + path + ": " + strerror(errno));
+  if (!S_ISSOCK(file.before_.st_mode)) return std::unexpected(path + " is not the socket any more that was bound there");
+  return file;
+}
+
+std::string SocketFile::set(uint32_t mode, uint32_t user, uint32_t group) const {
   struct stat now {};
-  if (lstat(path.c_str(), &now) != 0) return "cannot look at " + path + ": " + strerror(errno);
-  uid_t user = now.st_uid;
-  gid_t group = now.st_gid;
+  if (fstat(fd_, &now) != 0) return "cannot look at " + path_ + ": " + strerror(errno);
+  if ((user != now.st_uid || group != now.st_gid) && fchownat(fd_, "", user, group, AT_EMPTY_PATH) != 0)
+    return "cannot set the owner of " + path_ + ": " + strerror(errno);
+  // Linux changes a mode through such a descriptor by this name only.
+  const std::string by_descriptor = "/proc/self/fd/" + std::to_string(fd_);
+  if ((now.st_mode & 07777) != mode && chmod(by_descriptor.c_str(), mode) != 0)
+    return "cannot set the mode of " + path_ + ": " + strerror(errno);
+  return {};
+}
+
+std::string AccessChange::add(const std::string& path, const config::UnixAccess& access) {
+  auto file = SocketFile::open(path);
+  if (!file) return file.error();
+  uid_t user = file->before().st_uid;
+  gid_t group = file->before().st_gid;
   if (const auto id = as_number(access.user)) user = *id;
   else if (!access.user.empty()) {
     const passwd* entry = getpwnam(access.user.c_str());
@@ -126,22 +160,52 @@ std::string give_access(const std::string& path, const config::UnixAccess& acces
     if (entry == nullptr) return path + ": there is no group " + access.group;
     group = entry->gr_gid;
   }
-  if (access.mode && (now.st_mode & 07777) != *access.mode && chmod(path.c_str(), *access.mode) != 0)
-    return "cannot set the mode of " + path + ": " + strerror(errno);
-  if ((user != now.st_uid || group != now.st_gid) && lchown(path.c_str(), user, group) != 0)
-    return "cannot set the owner of " + path + ": " + strerror(errno);
+  const uint32_t mode = access.mode.value_or(file->before().st_mode & 07777);
+  steps_.push_back({std::move(*file), mode, user, group});
   return {};
 }
 
-std::string give_access(const config::Snapshot& config) {
+std::string AccessChange::run() {
+  for (const Step& step : steps_) {
+    if (std::string failed = step.file.set(step.mode, step.user, step.group); !failed.empty()) {
+      take_back();
+      return failed;
+    }
+  }
+  return {};
+}
+
+void AccessChange::take_back() {
+  for (const Step& step : steps_) {
+    const struct stat& before = step.file.before();
+    step.file.set(before.st_mode & 07777, before.st_uid, before.st_gid);
+  }
+  steps_.clear();
+}
+
+std::string AccessChange::apply(const std::string& path, const config::UnixAccess& access) {
+  if (std::string failed = add(path, access); !failed.empty()) return failed;
+  return run();
+}
+
+// Everything is looked at before anything is changed.
+std::string AccessChange::apply(const config::Snapshot& config) {
   for (const config::Listener& listener : config.listeners) {
     if (listener.unix_access.empty()) continue;
     for (const config::SocketName& bind : listener.binds) {
       if (!bind.is_unix()) continue;
-      if (std::string failed = give_access(bind.unix_path, listener.unix_access); !failed.empty()) return failed;
+      if (std::string failed = add(bind.unix_path, listener.unix_access); !failed.empty()) return failed;
     }
   }
-  return {};
+  return run();
+}
+
+std::map<std::string, uint32_t> socket_modes(const config::Snapshot& config) {
+  std::map<std::string, uint32_t> modes;
+  for (const config::Listener& listener : config.listeners)
+    for (const config::SocketName& bind : listener.binds)
+      if (bind.is_unix() && listener.unix_access.mode) modes[bind.text()] = *listener.unix_access.mode;
+  return modes;
 }
 
 bool descriptors_to_spare(size_t count) {
@@ -157,7 +221,8 @@ bool descriptors_to_spare(size_t count) {
 
 BoundSockets::~BoundSockets() { close_all(); }
 
-std::expected<BoundSockets::Bound, std::string> BoundSockets::bind_one(const config::SocketName& name, size_t workers) {
+std::expected<BoundSockets::Bound, std::string> BoundSockets::bind_one(const config::SocketName& name, size_t workers,
+                                                                      const uint32_t* mode) {
   Bound bound;
   bound.unix_path = name.unix_path;
   const auto fail = [&](int error) {
@@ -170,10 +235,14 @@ std::expected<BoundSockets::Bound, std::string> BoundSockets::bind_one(const con
   else if (const auto parsed = Address::parse(name.text())) address = *parsed;
   else return std::unexpected("cannot bind " + name.text() + ": not an address of this machine's kind");
   if (address.is_unix()) {
-    int fd = listen_on(address, false);
-    if (fd == -EADDRINUSE && stale(address) && unlink(name.unix_path.c_str()) == 0) fd = listen_on(address, false);
+    int fd = listen_on(address, false, mode);
+    if (fd == -EADDRINUSE && stale(address) && unlink(name.unix_path.c_str()) == 0) fd = listen_on(address, false, mode);
     if (fd < 0) return fail(-fd);
     bound.fds.push_back(fd);
+    if (struct stat info {}; lstat(name.unix_path.c_str(), &info) == 0) {
+      bound.device = info.st_dev;
+      bound.inode = info.st_ino;
+    }
     return bound;
   }
   int free = probe_free(address, dual);
@@ -184,18 +253,20 @@ std::expected<BoundSockets::Bound, std::string> BoundSockets::bind_one(const con
   }
   if (free < 0) return fail(-free);
   for (size_t worker = 0; worker < workers; ++worker) {
-    const int fd = listen_on(address, dual);
+    const int fd = listen_on(address, dual, nullptr);
     if (fd < 0) return fail(-fd);
     bound.fds.push_back(fd);
   }
   return bound;
 }
 
-std::expected<void, std::string> BoundSockets::open(const std::vector<config::SocketName>& names, size_t workers) {
+std::expected<void, std::string> BoundSockets::open(const std::vector<config::SocketName>& names, size_t workers,
+                                                    const std::map<std::string, uint32_t>& modes) {
   std::map<std::string, Bound> opened;
   for (const config::SocketName& name : names) {
     if (sockets_.contains(name.text()) || opened.contains(name.text())) continue;
-    auto bound = bind_one(name, workers);
+    const auto mode = modes.find(name.text());
+    auto bound = bind_one(name, workers, mode == modes.end() ? nullptr : &mode->second);
     if (!bound) {
       for (auto& [key, one] : opened) close_one(one, true);
       return std::unexpected(bound.error());
@@ -215,7 +286,11 @@ int BoundSockets::duplicate(const std::string& name, size_t worker) const {
 void BoundSockets::close_one(Bound& bound, bool unlink_path) {
   for (const int fd : bound.fds) ::close(fd);
   bound.fds.clear();
-  if (unlink_path && !bound.unix_path.empty()) unlink(bound.unix_path.c_str());
+  // Only the file that we made: somebody may have removed it and bound another there.
+  struct stat now {};
+  if (unlink_path && !bound.unix_path.empty() && lstat(bound.unix_path.c_str(), &now) == 0 && now.st_dev == bound.device &&
+      now.st_ino == bound.inode)
+    unlink(bound.unix_path.c_str());
 }
 
 void BoundSockets::keep_only(const std::vector<std::string>& names) {

@@ -15,7 +15,7 @@ namespace {
 using json::Value;
 
 constexpr int kDone = 0, kRefused = 1, kUnreachable = 69, kBadConfig = 78;
-constexpr std::chrono::seconds kPatience{10}, kForAsLongAsItTakes{0};
+constexpr std::chrono::seconds kPatience{10}, kReloadPatience{60}, kOneLook{1};
 
 // Columns as wide as their longest cell, two blanks between; the first row is the heading.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
@@ -90,6 +90,15 @@ int verdict(const CommandOptions& options, const AdminResponse& answer, const ch
   return ok ? kDone : kRefused;
 }
 
+// Nobody listens there any more, or another process does (a service manager may have started one at once).
+bool is_gone(const AdminEndpoint& admin, const std::string& pid) {
+  if (!admin_reachable(admin, kOneLook)) return true;
+  const auto now = ask_admin(admin, "GET", "/status", {}, kOneLook);
+  if (!now || now->status != 200) return false;
+  const auto status = Value::parse(now->body);
+  return status && status->at("pid").plain() != pid;
+}
+
 }  // namespace
 
 std::string status_text(const std::string& status_json, const std::string& upstreams_json, int64_t now_unix) {
@@ -125,7 +134,7 @@ int command_status(const CommandOptions& options) {
 }
 
 int command_reload(const CommandOptions& options) {
-  const auto answer = ask_admin(options.admin, "POST", "/reload", {}, kForAsLongAsItTakes);
+  const auto answer = ask_admin(options.admin, "POST", "/reload", {}, options.timeout.value_or(kReloadPatience));
   if (!answer) return unreachable(answer.error());
   if (const auto body = Value::parse(answer->body); body && !options.json)
     for (const Value& problem : body->at("problems").items()) fprintf(stderr, "%s\n", problem.text().c_str());
@@ -140,11 +149,25 @@ int command_drain(const CommandOptions& options, bool undo) {
 }
 
 int command_stop(const CommandOptions& options) {
-  const bool was_there = admin_reachable(options.admin);
+  const auto before = ask_admin(options.admin, "GET", "/status", {}, kPatience);
+  if (!before) return unreachable(before.error());
+  if (before->status != 200) return verdict(options, *before, "");
+  const auto status = Value::parse(before->body);
+  const std::string pid = status ? status->at("pid").plain() : "-";
+  const auto told = std::chrono::seconds(status ? static_cast<int64_t>(status->at("stops_within_s").number()) : 0);
   const auto answer = ask_admin(options.admin, "POST", "/stop", {}, kPatience);
-  if (!answer && (!was_there || admin_reachable(options.admin))) return unreachable(answer.error());  // else it went at once
   if (answer && answer->status != 200) return verdict(options, *answer, "");
-  while (admin_reachable(options.admin)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (!answer && !is_gone(options.admin, pid)) return unreachable(answer.error());   // else it went at once
+  const std::chrono::milliseconds wait = options.timeout.value_or(std::max<std::chrono::milliseconds>(told, kPatience));
+  const auto deadline = std::chrono::steady_clock::now() + wait;
+  while (!is_gone(options.admin, pid)) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      fprintf(stderr, "weir: process %s was asked to stop, and still answers after %g s\n", pid.c_str(),
+              static_cast<double>(wait.count()) / 1000);
+      return kRefused;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
   if (!options.quiet && !options.json) puts("stopped");
   return kDone;
 }

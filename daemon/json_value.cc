@@ -55,6 +55,7 @@ class Reader {
       std::string name;
       if (left_.empty() || left_[0] != '"' || !string(name) || out.find(name) != nullptr || !take(':')) return false;
       Value member;
+      if (out.members_.size() == kMembersMax) return false;
       if (!value(member, depth + 1)) return false;
       out.members_.emplace_back(std::move(name), std::move(member));
     } while (take(','));

@@ -1,4 +1,5 @@
-// JSON text, the reading half: a whole document into a tree (RFC 8259; no duplicate keys, at most 64 levels deep).
+// JSON text, the reading half: a whole document into a tree (RFC 8259; no duplicate keys, at most 64 levels deep, at most
+// kMembersMax members in an object, so that looking for duplicates costs little whatever a client sends).
 // Callers: the admin API's bodies and the command line's view of answers; never the data path. A value; any thread.
 #pragma once
 
@@ -10,6 +11,8 @@
 #include <vector>
 
 namespace weir::json {
+
+inline constexpr size_t kMembersMax = 64;
 
 class Value {
  public:

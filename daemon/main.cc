@@ -43,6 +43,7 @@ struct AdminVerbs {
   CLI::App* stop;
   std::string where, token_file;
   bool json = false, undo = false;
+  double timeout_seconds = 0;
 
   template <class Common>
   void add(CLI::App& app, const Common& common) {
@@ -56,6 +57,9 @@ struct AdminVerbs {
       verb->add_option("--token", token_file, "a file with the token, for ADDRESS:PORT; default: what the configuration says");
       verb->add_flag("--json", json, "print the daemon's answer as it is");
     }
+    for (CLI::App* verb : {reload, stop})
+      verb->add_option("--timeout", timeout_seconds, "seconds to wait; default: what the configuration allows (stop), 60 (reload)")
+          ->check(CLI::Range(0.001, 1e6));
     drain->add_flag("--undo", undo, "back into rotation");
   }
 
@@ -83,7 +87,8 @@ struct AdminVerbs {
       fprintf(stderr, "weir: --admin %s: not unix:PATH or ADDRESS:PORT\n", name.c_str());
       return kExitUsage;
     }
-    const weir::CommandOptions options{{*address, name, token}, json, quiet};
+    weir::CommandOptions options{{*address, name, token}, json, quiet};
+    if (timeout_seconds > 0) options.timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
     if (status->parsed()) return weir::command_status(options);
     if (reload->parsed()) return weir::command_reload(options);
     if (drain->parsed()) return weir::command_drain(options, undo);

@@ -12,6 +12,8 @@ namespace weir {
 
 namespace {
 
+constexpr uint64_t kStopMarginSeconds = 5;   // beyond shutdown.delay and shutdown.grace
+
 uint64_t most_generations(Supervisor& supervisor) {
   uint64_t most = 0;
   for (auto& worker : supervisor.workers()) most = std::max(most, worker->generations().get());
@@ -27,6 +29,9 @@ std::string status_json(Supervisor& supervisor) {
   out.member("version", kVersion).member("commit", commit_text()).member("pid", static_cast<uint64_t>(getpid()));
   out.member("stage", stage_name(supervisor.stage())).member("ready", supervisor.not_ready().empty());
   out.member("started", supervisor.started_unix()).member("config_file", supervisor.config_path());
+  const config::Shutdown& shutdown = runtime.config.shutdown;
+  const auto bounded = std::chrono::ceil<std::chrono::seconds>(shutdown.delay + shutdown.grace);
+  out.member("stops_within_s", static_cast<uint64_t>(bounded.count()) + kStopMarginSeconds);
   out.member("workers", static_cast<uint64_t>(supervisor.workers().size()));
   out.key("config").object().member("hash", runtime.config.hash).member("generation", supervisor.generation_served());
   out.member("last_reload_success", supervisor.last_reload_ok());

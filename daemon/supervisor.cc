@@ -133,11 +133,11 @@ int Supervisor::start_sockets() {
       log::write(set ? log::Level::warn : log::Level::info, "connections are limited by RLIMIT_NOFILE",
                  {{"limit", std::to_string(connections_max_)}, {"descriptors", std::to_string(descriptors)}});
     });
-  if (auto bound = sockets_.open(binds_of(config), workers); !bound) {
+  if (auto bound = sockets_.open(binds_of(config), workers, socket_modes(config)); !bound) {
     log::error(bound.error());
     return kExitCannotBind;
   }
-  if (const std::string failed = give_access(config); !failed.empty()) {
+  if (const std::string failed = AccessChange().apply(config); !failed.empty()) {
     log::error(failed);
     return kExitCannotBind;
   }
@@ -149,17 +149,17 @@ int Supervisor::start_sockets() {
     }
     admin_token_ = std::move(*token);
   }
-  std::vector<config::SocketName> own{config.admin.bind};
-  if (auto bound = admin_sockets_.open(own, 1); !bound) {
+  const config::SocketName& admin_bind = config.admin.bind;
+  config::UnixAccess admin_access = config.admin.unix_access;
+  admin_access.mode = admin_access.mode.value_or(0660);
+  if (auto bound = admin_sockets_.open({admin_bind}, 1, {{admin_bind.text(), *admin_access.mode}}); !bound) {
     if (config.admin.set) {
       log::error(bound.error());
       return kExitCannotBind;
     }
     later([text = bound.error()] { log::warn(text + "; going on without an admin socket"); });
-  } else if (config.admin.bind.is_unix()) {
-    config::UnixAccess access = config.admin.unix_access;
-    access.mode = access.mode.value_or(0660);
-    if (const std::string failed = give_access(config.admin.bind.unix_path, access); !failed.empty()) {
+  } else if (admin_bind.is_unix()) {
+    if (const std::string failed = AccessChange().apply(admin_bind.unix_path, admin_access); !failed.empty()) {
       log::error(failed);
       return kExitCannotBind;
     }
@@ -304,6 +304,7 @@ void Supervisor::start_admin() {
   if (config.metrics) {
     metrics_ = std::make_unique<AdminServer>(loop_);
     add_probe_routes(*metrics_, *this);
+    metrics_->refuse_foreign_pages();
     metrics_->listen(admin_sockets_.duplicate(config.metrics->bind.text(), 0));
   }
 }
@@ -325,6 +326,9 @@ std::string Supervisor::drain(bool on) {
 
 void Supervisor::stop_by_admin() {
   log::info("asked to stop", {{"by", "the admin socket"}, {"stage", stage_name(stage_)}});
+  // What drains without limit is given one; what has one keeps it.
+  if (std::exchange(drain_without_limit_, false) && stage_ == DrainStage::refusing)
+    loop_.set_timer(grace_over_, loop_.now() + runtime_->config.shutdown.grace);
   if (stage_ == DrainStage::serving) go(DrainEvent::term);
 }
 
@@ -519,16 +523,19 @@ std::string Supervisor::take(config::Snapshot config, const Addresses& addresses
   if (config.workers != now.workers) log::warn("a changed `workers` takes effect at the next start");
   if (!(config.admin == now.admin) || config.metrics != now.metrics || config.user != now.user)
     log::warn("changed `admin`, `metrics` or `user` take effect at the next start");
-  if (auto bound = sockets_.open(binds_of(config), workers_.size()); !bound) return bound.error();
-  if (std::string failed = give_access(config); !failed.empty()) {
+  if (auto bound = sockets_.open(binds_of(config), workers_.size(), socket_modes(config)); !bound) return bound.error();
+  AccessChange access;
+  if (std::string failed = access.apply(config); !failed.empty()) {
     keep_sockets();
     return failed;
   }
   if (!descriptors_to_spare(workers_.size() * binds_of(config).size())) {
+    access.take_back();
     keep_sockets();
     return "too few descriptors are left to hand its sockets to the workers (RLIMIT_NOFILE)";
   }
   if (std::string failed = access_->configure(config.log.access); !failed.empty()) {
+    access.take_back();
     keep_sockets();  // those that were bound for nothing go
     return failed;
   }

@@ -78,7 +78,7 @@ uint64_t raise_descriptor_limit() {
 }
 
 DescriptorShare share_descriptors(uint64_t descriptors, size_t workers, uint64_t connections_wished) {
-  const uint64_t spare = std::min<uint64_t>(descriptors / 4, 64 + workers * 16);
+  const uint64_t spare = std::min<uint64_t>(descriptors / 4, 64 + 2 * kAdminConnectionsMax + workers * 16);
   const uint64_t pairs = (descriptors - spare) / 2;
   DescriptorShare share;
   share.connections = std::min(connections_wished, std::max<uint64_t>(pairs - pairs / 8, 8));

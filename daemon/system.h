@@ -11,6 +11,7 @@ namespace weir::system {
 uint32_t usable_cpus();            // affinity and the cgroup's CPU quota, whichever is less; at least 1
 uint64_t usable_memory_bytes();    // the cgroup's limit or the machine's, whichever is less
 uint64_t raise_descriptor_limit(); // soft RLIMIT_NOFILE up to hard; returns it
+inline constexpr size_t kAdminConnectionsMax = 32;   // of the admin server, and of that for metrics
 // What so many descriptors carry: two for each client connection (its own and the origin's), two for each relay pipe, and some kept
 // back for everything else, /healthz included.
 struct DescriptorShare {

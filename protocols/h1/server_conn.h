@@ -53,6 +53,7 @@ class ServerConn final : public Stream, public TransportOwner {
   void cut(const Fault& fault) noexcept;   // now
   void change_engine(EngineKind kind) noexcept { transport_.change_engine(kind); }
   bool idle() const noexcept { return state_ == State::idle; }
+  bool closing() const noexcept { return state_ == State::closing; }
   const Address& peer() const noexcept { return peer_; }
   const Exchange* exchange() const noexcept { return exchange_; }
   TimePoint opened_at() const noexcept { return opened_at_; }

@@ -1,12 +1,13 @@
 """The admin API, and the words of the command line that use it."""
 import json
 import os
+import signal
 import socket
 import threading
 
 from lib.case import case
 from lib.weir import free_port, listening_inode, to_yaml
-from lib.wire import LIMIT_S, Client, Reader, head_bytes, wait_until
+from lib.wire import LIMIT_S, Client, Incomplete, Reader, head_bytes, wait_until
 
 ONE = ("epoll",)
 
@@ -90,7 +91,7 @@ def test_connections(t):
 @case()
 def test_views(t):
     origin = t.origin()
-    weir = t.weir(origin)
+    weir = t.weir(origin, workers=2)
     assert t.client().get().status == 200
     status, config = ask(weir, "/config")
     assert status == 200 and config["listeners"][0]["engine"] == t.engine and config["timeouts"]["connect"] == "5s", config
@@ -104,16 +105,23 @@ def test_views(t):
     assert [l["engine"] for l in engines["listeners"]] == [t.engine] and engines["listeners"][0]["reason"], engines
     running = {e["engine"]: e["running"] for e in engines["engines"]}
     assert running[t.engine] is True, engines
+    tier = next(e["tier"] for e in engines["engines"] if e["engine"] == t.engine)
+    for part in (engines["listeners"][0], *engines["listeners"][0]["workers"]):
+        assert (part["engine"], part["tier"], part["reason"]) == (t.engine, tier, "configured"), engines
+    assert [w["worker"] for w in engines["listeners"][0]["workers"]] == [0, 1], engines
+    assert sum(w["connections"] for w in engines["listeners"][0]["workers"]) == 1, engines
 
 
 @case(engines=ONE)
 def test_config_tells_no_secret(t):
     """Not those of headers that are set, nor those that a route or a test asks for."""
-    weir = t.weir(t.origin(), routes=[{"match": {"path": "/x", "header": {"x-api-key": "s3cret-a"}}, "to": "app"},
-                                      {"to": "app", "headers": {"request": {"set": {"Authorization": "s3cret-b", "x-plain": "seen"}}}}],
-                  tests=[{"get": "http://a/x", "header": {"x-api-key": "s3cret-a"}, "expect": {"upstream": "app"}}])
+    edits = {"request": {"set": {"Authorization": "s3cret-b", "x-gitlab-token": "s3cret-c", "x-plain": "seen"}},
+             "response": {"add": {"x-internal-secret": "s3cret-d"}}}
+    weir = t.weir(t.origin(), routes=[{"match": {"path": "/x", "header": {"x-api-key": "s3cret-a"}, "query": {"token": "s3cret-e"}},
+                                       "to": "app"}, {"to": "app", "headers": edits}],
+                  tests=[{"get": "http://a/x?token=s3cret-e", "header": {"x-api-key": "s3cret-a"}, "expect": {"upstream": "app"}}])
     status, text = weir.get("/config")
-    assert status == 200 and "s3cret" not in text and "seen" in text and text.count("(redacted)") == 3, text
+    assert status == 200 and "s3cret" not in text and "seen" in text and text.count("(redacted)") == 7, text
 
 
 @case(engines=ONE)
@@ -181,13 +189,14 @@ def test_metrics_bind(t):
     """The read-only side: metrics and probes, nothing that tells or changes more."""
     port = free_port()
     t.weir(t.origin(), metrics={"bind": f"127.0.0.1:{port}"})
+    own = [("Host", "localhost")]
     with Client(("127.0.0.1", port)) as client:
-        assert b"weir_build_info" in client.get("/metrics").body
-        assert client.get("/healthz").status == 200 and client.get("/readyz").status == 200
+        assert b"weir_build_info" in client.get("/metrics", own).body
+        assert client.get("/healthz", own).status == 200 and client.get("/readyz", own).status == 200
         for path in ("/status", "/config", "/connections"):
-            assert client.get(path).status == 404, path
+            assert client.get(path, own).status == 404, path
         for path in ("/reload", "/drain", "/stop"):
-            client.request("POST", path)
+            client.request("POST", path, own)
             assert client.response().status == 404, path
 
 
@@ -260,9 +269,102 @@ def test_stop_command(t):
     assert not ended, "it must wait"
     gate.set()
     assert client.response().body == b"whole"
+    client.close()
     assert weir.wait_exit() == 0
     thread.join(30)
     assert ended and ended[0][0] == 0 and "stopped" in ended[0][1], ended
+
+
+def admin_of_another(t, pids):
+    """What takes a daemon's place on an admin socket: /status tells one pid after the other, the last one for good."""
+    path = os.path.join(t.directory, "other.sock")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen()
+    asked = []
+
+    def serve():
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            with sock:
+                try:
+                    asked.append(Reader(sock).until(b"\r\n\r\n", "a head").split(b"\r\n")[0].decode())
+                except Incomplete:
+                    continue  # only looked whether somebody is there
+                looks = sum(line.startswith("GET /status ") for line in asked)
+                body = json.dumps({"pid": pids[min(looks, len(pids)) - 1], "message": "stopping", "stops_within_s": 9}).encode()
+                sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    threading.Thread(target=serve, daemon=True).start()
+    return f"unix:{path}", listener
+
+
+@case(engines=ONE)
+def test_stop_where_another_takes_the_place(t):
+    """A service manager that starts the next one at once does not keep `weir stop` waiting."""
+    where, listener = admin_of_another(t, [1001, 1001, 1002])
+    status, text = t.command("stop", "--admin", where)
+    assert status == 0 and "stopped" in text, (status, text)
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+@case(engines=ONE)
+def test_stop_has_an_end(t):
+    where, listener = admin_of_another(t, [1001])
+    status, text = t.command("stop", "--timeout", "0.1", "--admin", where)
+    assert status == 1 and "1001" in text and "0.1 s" in text, (status, text)
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    assert t.command("stop", "--timeout", "never", "--admin", where)[0] == 2
+
+
+@case(engines=ONE)
+def test_stop_ends_a_drain_without_limit(t):
+    asked = threading.Event()
+    gate = threading.Event()
+    weir = t.weir(t.origin(lambda q, a: (asked.set(), gate.wait(60), a.reply())), shutdown={"grace": "50ms"})
+    assert weir.status()["stops_within_s"] == 6
+    t.client().request("GET", "/")
+    assert asked.wait(20)
+    weir.signal(signal.SIGQUIT)
+    weir.wait_log("stage.*refusing")
+    status, text = t.command("stop", "--admin", admin(weir))
+    assert status == 0 and "stopped" in text, (status, text)
+    assert weir.wait_exit() == 0
+    gate.set()
+
+
+@case(engines=ONE)
+def test_failed_reload_changes_no_mode(t):
+    path = os.path.join(t.directory, "app.sock")
+
+    def config(mode, **more):
+        return t.config(t.origins[0], listeners=[{"bind": [f"127.0.0.1:{t.port}", f"unix:{path}"], "unix": {"mode": mode}}], **more)
+
+    def mode():
+        return os.stat(path).st_mode & 0o777
+    t.origin()
+    t.port = free_port()
+    weir = t.launch(config("0640"))
+    weir.wait_ready([t.port])
+    assert mode() == 0o640
+    weir.write_config(config("0666", log={"access": {"path": os.path.join(t.directory, "no", "such", "folder.log")}}))
+    status, answer = ask(weir, "/reload", "POST")
+    assert status == 503 and "folder.log" in answer["error"] and mode() == 0o640, (status, answer, oct(mode()))
+    weir.write_config(config("0666"))
+    assert ask(weir, "/reload", "POST")[0] == 200 and mode() == 0o666
+
+
+@case(engines=ONE)
+def test_metrics_tell_no_foreign_page(t):
+    port = free_port()
+    t.weir(t.origin(), metrics={"bind": f"127.0.0.1:{port}"})
+    for host, want in (("evil.example", 403), (f"localhost:{port}", 200), (f"127.0.0.1:{port}", 200)):
+        with Client(("127.0.0.1", port)) as client:
+            assert client.get("/metrics", [("Host", host)]).status == want, host
 
 
 @case(engines=ONE)

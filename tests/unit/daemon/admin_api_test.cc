@@ -1,10 +1,14 @@
 // What the admin API does without a daemon: parameters, redaction; and what the command line makes of an answer.
 #include <catch2/catch_test_macros.hpp>
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <thread>
+#include <utility>
 
 #include "daemon/admin_api.h"
 #include "daemon/commands.h"
@@ -48,6 +52,63 @@ TEST_CASE("admin: a token is the one line of its file", "[admin]") {
   }
   unlink(name);
   CHECK_FALSE(read_token(name));
+}
+
+namespace {
+
+// A socket that is listened on, and what a daemon of another kind does with it.
+struct Listening {
+  std::string folder;
+  AdminEndpoint endpoint;
+  int fd;
+  explicit Listening(int backlog) {
+    char name[] = "/tmp/weir-listening-XXXXXX";
+    folder = mkdtemp(name);
+    endpoint.name = "unix:" + folder + "/s";
+    endpoint.address = *Address::parse(endpoint.name);
+    fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(::bind(fd, &endpoint.address.any, endpoint.address.length) == 0);
+    REQUIRE(::listen(fd, backlog) == 0);
+  }
+  ~Listening() {
+    ::close(fd);
+    std::filesystem::remove_all(folder);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("whoever asks the daemon waits for so long and no longer", "[admin]") {
+  using namespace std::chrono_literals;
+  SECTION("nobody accepts, and the queue is full") {
+    Listening stopped(0);
+    const int queued = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(::connect(queued, &stopped.endpoint.address.any, stopped.endpoint.address.length) == 0);
+    CHECK(admin_reachable(stopped.endpoint, 20ms));
+    const auto answer = ask_admin(stopped.endpoint, "GET", "/status", {}, 20ms);
+    REQUIRE_FALSE(answer);
+    CHECK(answer.error() == stopped.endpoint.name + ": no answer within 20 ms");
+    ::close(queued);
+  }
+  SECTION("the answer comes byte by byte, and never ends") {
+    Listening slow(4);
+    std::thread other([&] {
+      const int fd = ::accept(slow.fd, nullptr, nullptr);
+      for (std::string piece = "HTTP/1.1 200 OK\r\nX: "; ::send(fd, piece.data(), piece.size(), MSG_NOSIGNAL) > 0; piece = "x")
+        std::this_thread::sleep_for(2ms);
+      ::close(fd);
+    });
+    const auto answer = ask_admin(slow.endpoint, "GET", "/status", {}, 30ms);
+    REQUIRE_FALSE(answer);
+    CHECK(answer.error() == slow.endpoint.name + ": no answer within 30 ms");
+    other.join();
+  }
+  SECTION("nobody listens") {
+    Listening gone(4);
+    ::close(std::exchange(gone.fd, -1));
+    CHECK_FALSE(admin_reachable(gone.endpoint, 1s));
+    CHECK(ask_admin(gone.endpoint, "GET", "/status", {}, 1s).error() == gone.endpoint.name + ": Connection refused");
+  }
 }
 
 TEST_CASE("status: the table for people", "[admin]") {

@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "daemon/admin.h"
 #include "daemon/log.h"
 #include "engines/epoll_engine.h"
@@ -80,7 +82,7 @@ TEST_CASE("a guarded admin server answers to its own hosts and to the token only
     CHECK(admin.ask("/healthz", host, right).starts_with("HTTP/1.1 200"));
   }
   CHECK(admin.ask("/healthz", "localhost", "authorization: bearer s3cret\r\n").starts_with("HTTP/1.1 200"));
-  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example:9000"}) {
+  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example:9000", "unix", "unix:9000"}) {
     INFO(host);
     CHECK(admin.ask("/healthz", host, right).starts_with("HTTP/1.1 403"));
   }
@@ -92,6 +94,54 @@ TEST_CASE("a guarded admin server answers to its own hosts and to the token only
     CHECK(answer.find("www-authenticate: Bearer") != std::string::npos);
     CHECK(admin.ask("/nothing", "localhost", wrong).starts_with("HTTP/1.1 401"));   // what there is is told to nobody
   }
+}
+
+TEST_CASE("an unguarded server refuses what a foreign page on this machine could send") {
+  Admin admin;
+  CHECK(admin.ask("/healthz", "evil.example").starts_with("HTTP/1.1 200"));
+  admin.server->refuse_foreign_pages();
+  for (const char* host : {"localhost:9145", "127.0.0.1", "[::1]:9145", "192.0.2.7:9145"}) {
+    INFO(host);
+    CHECK(admin.ask("/healthz", host).starts_with("HTTP/1.1 200"));
+  }
+  for (const char* host : {"evil.example", "evil.example:9145", "unix"}) {
+    INFO(host);
+    CHECK(admin.ask("/healthz", host).starts_with("HTTP/1.1 403"));
+  }
+}
+
+TEST_CASE("the admin server holds a bounded number of connections, and serves the newest") {
+  Admin admin;
+  constexpr size_t kMost = system::kAdminConnectionsMax;
+  std::vector<int> fds;
+  const auto another = [&](const char* text) {
+    fds.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(fds.back(), &admin.address.any, admin.address.length) == 0);
+    REQUIRE(::send(fds.back(), text, strlen(text), MSG_NOSIGNAL) >= 0);
+    for (int i = 0; i < 5; ++i) admin.loop.tick(5ms);
+  };
+  const auto open = [&] {
+    size_t count = 0;
+    for (const int fd : fds) {
+      char byte;
+      if (::recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN) ++count;
+    }
+    return count;
+  };
+  // A request that is asked and not answered yet; then connections that say nothing, or half a head.
+  AdminReply late;
+  admin.server->route("GET", "/slow", [&](const AdminRequest&, const AdminReply& reply) { late = reply; });
+  another("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+  REQUIRE(late);
+  for (size_t i = 0; i < 2 * kMost; ++i) another(i % 2 == 0 ? "" : "GET /slow HTTP/1.1\r\n");
+  CHECK(open() == kMost);
+  CHECK(admin.ask("/healthz").starts_with("HTTP/1.1 200"));
+  late({200, "text/plain", "late\n", {}});
+  for (int i = 0; i < 5; ++i) admin.loop.tick(5ms);
+  char answer[12];
+  CHECK(::recv(fds[0], answer, sizeof answer, MSG_DONTWAIT) == sizeof answer);
+  CHECK(std::string_view(answer, sizeof answer) == "HTTP/1.1 200");
+  for (const int fd : fds) ::close(fd);
 }
 
 TEST_CASE("closing the admin server ends what is open, and what is still queued") {

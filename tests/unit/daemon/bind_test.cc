@@ -52,6 +52,12 @@ uint64_t inode(int fd) {
   return info.st_ino;
 }
 
+unsigned file_mode(const SocketName& name) {
+  struct stat info {};
+  REQUIRE(lstat(name.unix_path.c_str(), &info) == 0);
+  return info.st_mode & 07777;
+}
+
 bool connects(const SocketName& name) {
   const Address address = *Address::parse(name.text());
   const int fd = ::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -160,6 +166,7 @@ TEST_CASE("a socket file left by a dead process is replaced; one in use and one 
 
 TEST_CASE("a unix socket gets the mode and the owner that its listener asks for") {
   const SocketFolder folder;
+  const auto give_access = [](const config::Snapshot& asked) { return AccessChange().apply(asked); };
   config::Snapshot config;
   config.listeners.resize(1);
   config.listeners[0].binds = {folder.socket("a.sock")};
@@ -181,6 +188,75 @@ TEST_CASE("a unix socket gets the mode and the owner that its listener asks for"
   CHECK(give_access(config).starts_with("cannot look at "));
   config.listeners[0].unix_access = {};   // nothing is asked for
   CHECK(give_access(config) == "");
+}
+
+TEST_CASE("access is given to all sockets or to none, and can be taken back") {
+  const SocketFolder folder;
+  config::Snapshot config;
+  config.listeners.resize(2);
+  for (size_t i : {0u, 1u}) {
+    config.listeners[i].binds = {folder.socket(i == 0 ? "a.sock" : "b.sock")};
+    config.listeners[i].unix_access.mode = uint16_t{0600};
+  }
+  BoundSockets sockets;
+  REQUIRE(sockets.open({config.listeners[0].binds[0], config.listeners[1].binds[0]}, 1, socket_modes(config)));
+  const auto mode = [&](size_t i) { return file_mode(config.listeners[i].binds[0]); };
+  CHECK(mode(0) == 0600);
+  for (size_t i : {0u, 1u}) config.listeners[i].unix_access.mode = uint16_t{0666};
+  config.listeners[1].unix_access.group = "no-such-group-here";
+  CHECK(AccessChange().apply(config).find("no group no-such-group-here") != std::string::npos);
+  CHECK(mode(0) == 0600);
+  config.listeners[1].unix_access.group.clear();
+  AccessChange change;
+  CHECK(change.apply(config) == "");
+  CHECK(mode(0) == 0666);
+  CHECK(mode(1) == 0666);
+  change.take_back();
+  CHECK(mode(0) == 0600);
+  CHECK(mode(1) == 0600);
+  if (geteuid() == 0) return;   // root may give files away
+  config.listeners[1].unix_access.user = "0";
+  CHECK(AccessChange().apply(config).starts_with("cannot set the owner of "));
+  CHECK(mode(0) == 0600);
+}
+
+TEST_CASE("a file that was put in the place of a socket keeps its mode, and stays when the socket goes") {
+  const SocketFolder folder;
+  const SocketName name = folder.socket("s"), victim = folder.socket("victim"), other = folder.socket("other");
+  fclose(fopen(victim.unix_path.c_str(), "w"));
+  REQUIRE(chmod(victim.unix_path.c_str(), 0600) == 0);
+  BoundSockets sockets;
+  REQUIRE(sockets.open({name}, 1));
+  std::filesystem::remove(name.unix_path);
+  config::UnixAccess open_to_all;
+  open_to_all.mode = uint16_t{0777};
+  SECTION("a symlink") {
+    std::filesystem::create_symlink(victim.unix_path, name.unix_path);
+    CHECK(AccessChange().apply(name.unix_path, open_to_all) == name.unix_path + " is not the socket any more that was bound there");
+  }
+  SECTION("a hard link") {
+    std::filesystem::create_hard_link(victim.unix_path, name.unix_path);
+    CHECK(AccessChange().apply(name.unix_path, open_to_all) == name.unix_path + " is not the socket any more that was bound there");
+  }
+  SECTION("another process's socket") {
+    BoundSockets second;
+    REQUIRE(second.open({name}, 1));
+    sockets.close_all();
+    CHECK(connects(name));
+  }
+  CHECK(file_mode(victim) == 0600);
+  sockets.close_all();
+}
+
+TEST_CASE("a unix socket never stands open to more than its mode, not even before it is given access") {
+  const SocketFolder folder;
+  const SocketName name = folder.socket("s");
+  const mode_t before = umask(0);
+  BoundSockets sockets;
+  const bool opened = sockets.open({name}, 1, {{name.text(), 0600}}).has_value();
+  umask(before);
+  REQUIRE(opened);
+  CHECK(file_mode(name) == 0600);
 }
 
 }  // namespace weir

@@ -34,6 +34,21 @@ TEST_CASE("json: what is malformed is refused whole", "[json]") {
   CHECK(Value::parse(std::string(60, '[') + std::string(60, ']')));
 }
 
+TEST_CASE("json: an object has a bounded number of members, a list has not", "[json]") {
+  const auto object = [](size_t members) {
+    std::string text;
+    for (size_t i = 0; i < members; ++i) text += (i == 0 ? "" : ",") + ('"' + std::to_string(i)) + "\":1";
+    return '{' + text + '}';
+  };
+  REQUIRE(Value::parse(object(weir::json::kMembersMax)));
+  CHECK(Value::parse(object(weir::json::kMembersMax))->members().size() == weir::json::kMembersMax);
+  CHECK_FALSE(Value::parse(object(weir::json::kMembersMax + 1)));
+  CHECK(Value::parse("[" + object(64) + "," + object(64) + "]"));
+  std::string list = "[1";
+  for (int i = 0; i < 10'000; ++i) list += ",1";
+  CHECK(Value::parse(list + "]")->items().size() == 10'001);
+}
+
 TEST_CASE("json: what is written can be read", "[json]") {
   std::string every;
   for (int byte = 1; byte < 128; ++byte) every += static_cast<char>(byte);

@@ -32,7 +32,7 @@ TEST_CASE("descriptors are shared out so that connections, their origins and rel
         const auto share = system::share_descriptors(descriptors, workers, wished);
         CHECK(share.connections <= wished);
         CHECK(share.connections >= 1);
-        CHECK(2 * share.connections + 2 * share.relay_pipes + std::min<uint64_t>(descriptors / 4, 64) <= descriptors);
+        CHECK(2 * share.connections + 2 * share.relay_pipes + std::min<uint64_t>(descriptors / 4, 64 + 2 * system::kAdminConnectionsMax) <= descriptors);
         CHECK(share.relay_pipes > 0);
       }
     }
