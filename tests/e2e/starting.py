@@ -53,14 +53,38 @@ timeouts: {response: 30}
 
 @case(engines=ONE)
 def test_check_bad(t):
-    """All problems, each with file:line:column and the nearest valid spelling, and status 78."""
+    """All problems, each with file:line:column and the nearest valid spelling, and status 78; nothing but these."""
     path = t.file("bad.yaml", BAD)
     status, text = t.command("check", "-c", path)
     assert status == 78, (status, text)
-    for line in (4, 5, 7, 8, 11):
-        assert re.search(rf"bad\.yaml:{line}:\d+", text), f"no problem reported for line {line}:\n{text}"
-    assert re.search(r"bad\.yaml:4:5", text), text
-    assert "engine" in text and re.search(r"\bshop\b", text), "the nearest spelling is missing:\n" + text
+    want = ((4, 5, "engin", "engine"), (5, 16, "protocols", "list"), (7, 9, "shopp", "shop"), (8, 19, "7x", ""), (8, 23, "pth", "path"),
+            (11, 22, "30", "unit"))
+    lines = text.splitlines()
+    assert len(lines) == len(want), text
+    for said, (line, column, wrong, instead) in zip(lines, want):
+        assert said.startswith(f"{path}:{line}:{column}: ") and wrong in said and instead in said, (said, line, column, wrong, instead)
+
+
+@case(engines=ONE)
+def test_check_runs_the_tests(t):
+    """The configuration's own tests: those that fail are printed with place, expected and got, and make it 78."""
+    routes = [{"name": "api", "match": {"path_prefix": "/api"}, "to": "app"}, {"match": {"path": "/old"}, "redirect": {
+        "status": 308, "location": "/new"}}, {"name": "rest", "respond": {"status": 404, "body": "no"}}]
+    good = [{"get": "http://a/api/x", "expect": {"upstream": "app", "route": "api"}}, {"get": "http://a/old", "expect": {"status": 308}}]
+    bad = [{"get": "http://a/apis", "expect": {"upstream": "app"}}, {"get": "http://a/old", "expect": {"status": 301}}]
+
+    def check(tests):
+        return t.command("check", "-c", t.file("tested.yaml", to_yaml(t.config("127.0.0.1:9", routes=routes, tests=tests))))
+    status, text = check(good)
+    assert status == 0, (status, text)
+    status, text = check([*good, *bad])
+    assert status == 78, (status, text)
+    lines = text.splitlines()
+    assert len(lines) == 2, text
+    for said, url, expected, got in ((lines[0], "http://a/apis", "upstream app", "status 404"),
+                                     (lines[1], "http://a/old", "status 301", "status 308")):
+        assert re.match(r".*/tested\.yaml:\d+:\d+: ", said) and url in said, said
+        assert re.search(f"expected {expected}, got .*{got}", said), said
 
 
 @case(engines=ONE)
