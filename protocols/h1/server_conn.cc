@@ -237,6 +237,7 @@ void ServerConn::answered_early(uint16_t status) noexcept {
 void ServerConn::finish(bool linger) noexcept {
   state_ = State::finishing;
   linger_ = linger && policy_.timeouts.linger.count() != 0;
+  if (!linger_) transport_.stop_reading();
   touch();
 }
 

@@ -17,9 +17,14 @@ TcpTransport::TcpTransport(Loop& loop, TransportOwner& owner) noexcept : loop_(l
 TcpTransport::~TcpTransport() { WEIR_ASSERT(socket_.fd < 0 && recv_.idle() && send_.idle()); }
 
 void TcpTransport::read(uint32_t want) noexcept {
-  if (!recv_.idle() || eof_ || closing_ || want == 0) return;
+  if (!recv_.idle() || eof_ || closing_ || stopped_ || want == 0) return;
   recv_.want = want;
   loop_.submit(recv_);
+}
+
+void TcpTransport::stop_reading() noexcept {
+  stopped_ = true;
+  loop_.cancel(recv_);
 }
 
 void TcpTransport::flush() noexcept {
@@ -43,6 +48,10 @@ void TcpTransport::recv_done(Op& op) noexcept {
   if (self.closing_) {
     recv.bytes.clear();
     self.try_close();
+    return;
+  }
+  if (self.stopped_) {
+    recv.bytes.clear();
     return;
   }
   if (op.result > 0) {
@@ -81,7 +90,8 @@ void TcpTransport::close(bool reset) noexcept {
   if (socket_.in_flight != 0) {
     loop_.cancel(recv_);
     loop_.cancel(send_);
-    loop_.shutdown(socket_, ShutdownHow::both);
+    // A receive ends by its cancellation alone. What is sent or moved by a relay may wait for the peer, which shutdown ends.
+    if (recv_.idle() || socket_.in_flight > 1) loop_.shutdown(socket_, ShutdownHow::both);
   }
   try_close();
 }

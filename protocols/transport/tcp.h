@@ -13,6 +13,7 @@ class TcpTransport final : public Transport {
 
   void read(uint32_t want) noexcept override;
   bool reading() const noexcept override { return !recv_.idle(); }
+  void stop_reading() noexcept override;
   bool at_eof() const noexcept override { return eof_; }
   Chain& out() noexcept override { return out_; }
   const Chain& out() const noexcept override { return out_; }
@@ -47,6 +48,7 @@ class TcpTransport final : public Transport {
   Chain out_;
   Closer closer_;
   bool eof_ = false;
+  bool stopped_ = false;       // stop_reading()
   bool finish_ = false;        // shut the write side down once out_ is empty
   bool write_shut_ = false;
   bool closing_ = false;

@@ -87,6 +87,7 @@ class TlsTransport final : public Transport, public TransportOwner {
 
   void read(uint32_t want) noexcept override;
   bool reading() const noexcept override { return want_ != 0; }
+  void stop_reading() noexcept override { want_ = 0; }   // the inner one reads on: its end may be waited for when this one closes
   bool at_eof() const noexcept override { return eof_; }
   bool truncated() const noexcept override { return truncated_; }
   Chain& out() noexcept override { return out_; }

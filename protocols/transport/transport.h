@@ -31,6 +31,9 @@ class Transport {
   // Asks for at most `want` bytes. While one receive is in flight another call does nothing.
   virtual void read(uint32_t want) noexcept = 0;
   virtual bool reading() const noexcept = 0;
+  // Nothing more is wanted: the receive in flight is cancelled, what it may carry is dropped. For a connection that will close once
+  // out() has been sent: the peer's end of file costs no receive then, and the close finds nothing in flight.
+  virtual void stop_reading() noexcept = 0;
   virtual bool at_eof() const noexcept = 0;
   // At the end of file: the peer never said that this was all (TLS without close_notify); somebody else may have cut it off.
   virtual bool truncated() const noexcept { return false; }

@@ -83,6 +83,7 @@ class Line final : public Transport {
   bool gone = false;           // closed
 
   void read(uint32_t want) noexcept override { if (!closing_ && !eof_ && want_ == 0) want_ = want; }
+  void stop_reading() noexcept override { want_ = 0; }
   bool reading() const noexcept override { return want_ != 0; }
   bool at_eof() const noexcept override { return eof_; }
   Chain& out() noexcept override { return out_; }
