@@ -22,10 +22,19 @@
 namespace weir {
 
 // Something that wants to look at its state once at the end of the tick, however many events touched it (a Pipe).
+// hot_*: what it will touch, as bytes of its owner, `hot_before` of them standing before the Pump itself: in a crowded tick they
+// are fetched into the cache while the pump before it runs.
 struct Pump {
   Pump* next_dirty = nullptr;
   bool dirty = false;
+  uint16_t hot_before = 0;
+  uint16_t hot_bytes = 0;
   void (*pump)(Pump&) noexcept = nullptr;
+
+  void owned_by(const void* owner, size_t bytes) noexcept {
+    hot_before = static_cast<uint16_t>(reinterpret_cast<const char*>(this) - static_cast<const char*>(owner));
+    hot_bytes = static_cast<uint16_t>(bytes);
+  }
 };
 
 // Memory that is given back at the end of the tick. The callee owns it then.
@@ -123,8 +132,8 @@ class Loop {
   void wire_engines() noexcept;
   Turn engine_turns(TimePoint begin, Duration longest) noexcept;
   void leave_epoll() noexcept;
-  uint32_t dispatch() noexcept;
-  uint32_t run_pumps() noexcept;
+  uint32_t dispatch(bool crowded) noexcept;
+  uint32_t run_pumps(bool crowded) noexcept;
   uint32_t run_frees() noexcept;
   void end_phase(Phase phase, uint32_t served) noexcept;
   void count_stall(TimePoint coarse_began) noexcept;

@@ -77,9 +77,9 @@ struct Head {
   std::string_view authority;     // host[:port]; as sent until normalise_target
   std::string_view path;          // origin-form with query ("/a?b"), "*" for OPTIONS; as sent until normalise_target
   std::string_view reason;        // h1 only
-  std::array<Field, kFieldsMax> fields;
   Slice backing;
   std::unique_ptr<char[]> big;
+  std::array<Field, kFieldsMax> fields;  // last: few of them are used, and the rest is never touched
 
   Field* begin() noexcept { return fields.data(); }
   Field* end() noexcept { return fields.data() + field_count; }

@@ -30,6 +30,7 @@ struct Pipe::Ends {
 
 Pipe::Pipe() noexcept {
   pump = pump_entry;
+  hot_bytes = 256;  // up to the relay's op
   relay_.pipe = this;
   relay_.complete = relay_done;
 }

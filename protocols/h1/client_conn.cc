@@ -13,10 +13,11 @@ constexpr uint8_t kInterimMax = 32;  // 1xx answers to one request
 }
 
 ClientConn::ClientConn(ExchangeContext& context, ClientConnHost& host, const ClientPolicy& policy, ClientStats& stats) noexcept
-    : loop_(context.loop), context_(context), host_(host), policy_(policy), stats_(stats), timeouts_(policy.timeouts),
-      transport_(context.loop, *this), since_(context.loop.now()) {
+    : loop_(context.loop), context_(context), host_(host), stats_(stats), transport_(context.loop, *this),
+      since_(context.loop.now()), timeouts_(policy.timeouts), policy_(policy) {
   work_.self = due_.self = connect_.self = this;
   work_.pump = advance_entry;
+  work_.owned_by(this, reinterpret_cast<const char*>(&policy_) - reinterpret_cast<const char*>(this));
   due_.fire = due_entry;
   connect_.complete = connect_done;
   connect_.socket = &transport_.socket();

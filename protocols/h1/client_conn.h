@@ -114,12 +114,10 @@ class ClientConn final : public Stream, public TransportOwner {
 
   Loop& loop_;
   ExchangeContext& context_;
+  // What every exchange uses stands together; what only the connection's beginning and end use comes last.
   ClientConnHost& host_;
-  ClientPolicy policy_;
   ClientStats& stats_;
-  ClientTimeouts timeouts_;
   TcpTransport transport_;
-  Connect connect_;
   Inbound inbound_;
   Exchange* exchange_ = nullptr;
   State state_ = State::connecting;
@@ -140,6 +138,9 @@ class ClientConn final : public Stream, public TransportOwner {
   TimePoint since_;               // last progress: connect began, bytes went or came
   Work work_;
   Due due_;
+  ClientTimeouts timeouts_;
+  ClientPolicy policy_;
+  Connect connect_;
 };
 
 }  // namespace weir::h1

@@ -33,6 +33,7 @@ ServerConn::ServerConn(ExchangeContext& context, ServerConnHost& host, const Ser
       opened_at_(context.loop.now()), since_(context.loop.now()), sent_at_(context.loop.now()), peer_(peer) {
   work_.self = due_.self = this;
   work_.pump = advance_entry;
+  work_.owned_by(this, reinterpret_cast<const char*>(&due_) - reinterpret_cast<const char*>(this));
   due_.fire = due_entry;
   peer_text_size_ = static_cast<uint8_t>(peer_.host_text(peer_text_));
   loop_.adopt(transport_.socket(), fd, engine);
