@@ -106,6 +106,7 @@ void read_listeners(Draft& draft, const Fields& top) {
     listener.redirect_https = fields.boolean("redirect_https");
     listener.trusted_proxies = read_networks(draft, fields, "trusted_proxies", &listener.trust_unix);
     listener.unix_access = read_unix_access(draft, fields);
+    listener.tls = read_tls(draft, fields);
     const auto is_unix = [](const SocketName& bind) { return bind.is_unix(); };
     if (fields.written("unix") && std::none_of(listener.binds.begin(), listener.binds.end(), is_unix)) {
       draft.report.error(fields.mark("unix"), "`unix` is about unix sockets; this listener has none");
@@ -210,10 +211,10 @@ std::optional<size_t> resolve(Draft& draft, const Placed<std::string>& name, con
   return std::nullopt;
 }
 
-Snapshot build(const Node& top_node, Report& report) {
+Snapshot build(const Node& top_node, Report& report, const Environment& environment) {
   Draft draft{.report = report, .snapshot = {}, .listener_index = {}, .upstream_index = {}, .route_index = {},
               .binds = {}, .route_marks = {}, .route_sound = {}, .upstream_marks = {}, .upstream_used = {},
-              .routes_named = {}};
+              .routes_named = {}, .certificates = {}};
   const Fields top(&top_node, Level::top, report);
   top.word("version");
   draft.snapshot.workers = static_cast<uint32_t>(top.number("workers").value());
@@ -235,6 +236,7 @@ Snapshot build(const Node& top_node, Report& report) {
   check_binds(draft);
   check_schemes(draft);
   check_unused(draft);
+  check_certificates(draft, environment);
   return std::move(draft.snapshot);
 }
 

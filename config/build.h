@@ -12,7 +12,15 @@
 
 namespace weir::config {
 
+struct Environment;
 using Index = std::map<std::string, size_t>;
+
+// A certificate as it was written.
+struct DraftCertificate {
+  size_t listener;
+  CertificateFiles files;
+  Mark cert, key;
+};
 
 // The snapshot in the making and where its pieces were written.
 struct Draft {
@@ -27,17 +35,19 @@ struct Draft {
   std::vector<Mark> upstream_marks;
   std::vector<bool> upstream_used;
   std::map<std::string, size_t> routes_named;   // how many got this name by themselves
+  std::vector<DraftCertificate> certificates;
   bool via = false;                        // of `defaults`
   bool forwarded = false;
 };
 
-Snapshot build(const Node& top, Report& report);
+Snapshot build(const Node& top, Report& report, const Environment& environment);
 
 TimeoutOverrides read_timeouts(const Fields& level);
 LimitOverrides read_limit_overrides(const Fields& level);
 // One list of addresses and networks; the word `unix` sets *unix_too, and is a problem where that is null.
 std::vector<Cidr> read_networks(Draft& draft, const Fields& fields, std::string_view key, bool* unix_too = nullptr);
 void read_edits(Draft& draft, const Fields& fields, Route& route);   // rewrite and headers; after match and action
+std::optional<ListenerTls> read_tls(Draft& draft, const Fields& listener);   // of the listener that is read
 void read_upstreams(Draft& draft, const Fields& top);
 void read_routes(Draft& draft, const Fields& top);     // after listeners and upstreams
 void read_tests(Draft& draft, const Fields& top);      // after routes
@@ -52,6 +62,7 @@ void check_routes(Draft& draft);
 void check_binds(Draft& draft);
 void check_schemes(Draft& draft);
 void check_unused(Draft& draft);
+void check_certificates(Draft& draft, const Environment& environment);
 
 // The `name` of a listener or route, or else `fallback`; entered into the index.
 std::string read_name(Draft& draft, const Fields& fields, std::string_view what, const std::string& fallback,

@@ -105,6 +105,23 @@ void unix_access(Json& json, const UnixAccess& access) {
   json.close('}');
 }
 
+void tls(Json& json, const Listener& listener) {
+  if (!listener.tls) return;
+  json.key("tls");
+  json.open('{');
+  json.key("certificates");
+  json.open('[');
+  for (const CertificateFiles& files : listener.tls->certificates) {
+    json.open('{');
+    json.pair("cert", files.cert);
+    json.pair("key", files.key);
+    json.close('}');
+  }
+  json.close(']');
+  json.pair("min_version", word_text(Level::listener_tls, "min_version", static_cast<size_t>(listener.tls->min_version)));
+  json.close('}');
+}
+
 void named(Json& json, std::string_view key, const std::vector<NameValue>& list) {
   if (list.empty()) return;
   json.key(key);
@@ -150,6 +167,7 @@ void listeners(Json& json, const Snapshot& snapshot) {
     if (listener.trust_unix) json.text("unix");
     json.close(']');
     unix_access(json, listener.unix_access);
+    tls(json, listener);
     json.close('}');
   }
   json.close(']');

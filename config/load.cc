@@ -12,7 +12,7 @@ LoadResult failed(Report& report) { return std::unexpected(Problems{report.error
 LoadResult load_into(std::string_view text, Report& report, const Environment& environment) {
   auto tree = read_source(text, 0, environment, report);
   if (!tree) return failed(report);
-  Snapshot snapshot = build(*tree, report);
+  Snapshot snapshot = build(*tree, report, environment);
   if (report.error_count() > 0) return failed(report);
   snapshot.files = report.files();
   snapshot.warnings = report.warnings();

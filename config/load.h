@@ -15,6 +15,17 @@
 
 namespace weir::config {
 
+// What an environment says about a certificate and its key.
+struct CertificateFault {
+  bool key = false;                // it is about the key's file
+  bool warning = false;
+  std::string text;                // follows the file's name: "expired on 2026-11-30"
+};
+struct CertificateLook {
+  std::vector<std::string> names;  // in lower case
+  std::vector<CertificateFault> faults;
+};
+
 // What load() may see of the world outside.
 struct Environment {
   std::function<std::optional<std::string>(const std::string& name)> variable;
@@ -23,7 +34,10 @@ struct Environment {
   // The paths that a glob pattern stands for, sorted by file name. None is no error when the pattern has a wildcard.
   std::function<std::vector<std::string>(const std::string& pattern)> glob;
 
-  static Environment real();   // getenv, the file system, glob(3)
+  // Looks into them. None: they are not looked into.
+  std::function<CertificateLook(const std::string& cert, const std::string& key)> certificate{};
+
+  static Environment real();   // getenv, the file system, glob(3); certificates are not looked into
 };
 
 struct Problems {

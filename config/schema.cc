@@ -96,7 +96,7 @@ constexpr auto kRows = std::to_array<Row>({
                      "Addresses, networks and `unix`: whose X-Forwarded-* and Forwarded fields are believed.")),
     child(may(L::listener, "unix", T::map, "(as the process makes them)", "Who may connect to its unix sockets."),
           L::unix_file),
-    later(L::listener, "tls", T::any, "TLS."),
+    child(may(L::listener, "tls", T::map, "(plain)", "Certificates: clients speak TLS to this listener."), L::listener_tls),
     later(L::listener, "proxy_protocol", T::word, "Expect the PROXY protocol.", "none", "none accept require"),
     later(L::listener, "alt_svc", T::any, "The Alt-Svc field."),
 
@@ -108,6 +108,20 @@ constexpr auto kRows = std::to_array<Row>({
     may(L::unix_file, "mode", T::text, "(by the umask)", "Permission bits in octal, such as `0660`."),
     may(L::unix_file, "user", T::text, "(the daemon's)", "Who owns the file: a name or a number."),
     may(L::unix_file, "group", T::text, "(the daemon's)", "Its group: a name or a number."),
+
+    may(L::listener_tls, "cert", T::text, "", "A PEM file: the server's certificate, then those that lead to its root."),
+    may(L::listener_tls, "key", T::text, "(in the `cert` file)", "A PEM file: its private key, without a password."),
+    child(may(L::listener_tls, "certificates", T::maps, "", "Instead of `cert` and `key`: several of them, chosen by the name that the "
+                                                             "client asks for; the first is the default."),
+          L::certificate),
+    words(may(L::listener_tls, "min_version", T::word, "1.2", "The oldest version of TLS that is spoken."), "1.2 1.3"),
+    later(L::listener_tls, "client_ca", T::any, "Client certificates."),
+    later(L::listener_tls, "client_auth", T::any, "Whether they are required."),
+    later(L::listener_tls, "client_crl", T::any, "Those that are revoked."),
+    later(L::listener_tls, "early_data", T::boolean, "Requests before the handshake is done.", "false"),
+
+    must(L::certificate, "cert", T::text, "A PEM file: the server's certificate, then those that lead to its root."),
+    may(L::certificate, "key", T::text, "(in the `cert` file)", "A PEM file: its private key, without a password."),
 
     // ---- routes
     may(L::route, "name", T::text, "(its host and path)", "For messages, logs and metrics."),
@@ -335,6 +349,7 @@ bool says_what_is_so(const Row& row) {
 std::string_view level_phrase(Level level) {
   constexpr std::array<std::string_view, kLevels> kPhrases{
       "nowhere", "at the top level", "in `defaults`", "in a listener", "in the `limits` of a listener", "in `unix`",
+      "in `tls`", "in a certificate",
       "in a route", "in `match`", "in a weighted target", "in `rewrite`", "in `headers`",
       "in the changes of header fields", "in `respond`", "in `redirect`", "in the `limits` of a route", "in an upstream",
       "in the `limits` of an upstream", "in a server", "in the `timeouts` of a listener or the top",
@@ -345,7 +360,7 @@ std::string_view level_phrase(Level level) {
 
 std::string_view level_name(Level level) {
   constexpr std::array<std::string_view, kLevels> kNames{
-      "none", "top", "defaults", "listener", "listener_limits", "unix", "route", "match", "target", "rewrite", "headers",
+      "none", "top", "defaults", "listener", "listener_limits", "unix", "tls", "certificate", "route", "match", "target", "rewrite", "headers",
       "header_edits", "respond", "redirect", "route_limits", "upstream", "upstream_limits", "server", "timeouts",
       "exchange_timeouts", "limits", "pipe", "admin", "metrics", "log", "access", "shutdown", "test", "expect"};
   return kNames.at(static_cast<size_t>(level));

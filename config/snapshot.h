@@ -47,6 +47,7 @@ struct SocketName {
 enum class EngineChoice : uint8_t { adaptive, epoll, io_uring };
 enum class Protocol : uint8_t { h1 };
 enum class Scheme : uint8_t { http, https };
+enum class TlsVersion : uint8_t { tls12, tls13 };
 enum class Balance : uint8_t { round_robin, least_requests, random };
 enum class LogLevel : uint8_t { debug, info, warn, error };
 enum class LogFormat : uint8_t { text, json };
@@ -131,6 +132,20 @@ struct UnixAccess {
   bool operator==(const UnixAccess&) const = default;
 };
 
+// The paths as the daemon opens them.
+struct CertificateFiles {
+  std::string cert;
+  std::string key;                 // may be the same file
+  Where where;
+  bool operator==(const CertificateFiles& other) const { return cert == other.cert && key == other.key; }
+};
+
+struct ListenerTls {
+  std::vector<CertificateFiles> certificates;   // at least one; the first is the default
+  TlsVersion min_version = TlsVersion::tls12;
+  bool operator==(const ListenerTls&) const = default;
+};
+
 struct Listener {
   std::string name;                // default: the text of the first bind
   std::vector<SocketName> binds;   // at least one; unix paths and numeric addresses only
@@ -141,6 +156,7 @@ struct Listener {
   LimitOverrides own_limits;
   Limits limits;                   // likewise; request_head_bytes and header_count count here and nowhere closer
   UnixAccess unix_access;          // of the unix sockets among the binds
+  std::optional<ListenerTls> tls;  // none: plain
   // All requests are answered with 308 to https://HOST/TARGET, without routing, but for those under
   // /.well-known/acme-challenge/, which take the ordinary way. HOST is the request's, without its port.
   bool redirect_https = false;

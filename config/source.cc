@@ -78,11 +78,6 @@ std::optional<Node> read_one(std::string_view text, uint32_t file, const Environ
   return node;
 }
 
-std::string directory_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
-
 class Includer {
  public:
   Includer(Node& main, const Environment& environment, Report& report)
@@ -165,6 +160,11 @@ class Includer {
 };
 
 }  // namespace
+
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
 
 std::optional<Node> read_source(std::string_view text, uint32_t file, const Environment& environment, Report& report) {
   auto main = read_one(text, file, environment, report);

@@ -18,4 +18,6 @@ inline constexpr size_t kFileBytesMax = 8 * 1024 * 1024;
 // Nothing when a file could not be read as a mapping: what would be missing would only cause more problems.
 std::optional<Node> read_source(std::string_view text, uint32_t file, const Environment& environment, Report& report);
 
+std::string directory_of(const std::string& path);   // with its "/"; empty for a bare name
+
 }  // namespace weir::config

@@ -117,7 +117,7 @@ void check_routes(Draft& draft) {
 void check_schemes(Draft& draft) {
   const auto& listeners = draft.snapshot.listeners;
   const bool told = std::any_of(listeners.begin(), listeners.end(), [](const Listener& listener) {
-    return listener.trust_unix || !listener.trusted_proxies.empty();
+    return listener.tls || listener.trust_unix || !listener.trusted_proxies.empty();
   });
   for (size_t i = 0; i < draft.snapshot.routes.size(); ++i) {
     const auto& match = draft.snapshot.routes[i].match;

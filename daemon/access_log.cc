@@ -134,6 +134,9 @@ void append_access_json(std::string& out, const AccessEntry& entry) {
   text("path", entry.path);
   if (entry.status != 0) number("status", entry.status);
   text("scheme", entry.scheme);
+  text("tls_version", entry.tls_version);
+  text("tls_cipher", entry.tls_cipher);
+  text("tls_server_name", entry.tls_server_name);
   text("user_agent", entry.user_agent);
   number("bytes_in", entry.bytes_in);
   number("bytes_out", entry.bytes_out);

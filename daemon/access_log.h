@@ -28,6 +28,7 @@ namespace weir {
 struct AccessEntry {
   int64_t unix_ms = 0;
   std::string_view listener, client_ip, peer_ip, method, host, path, scheme, user_agent, referer;
+  std::string_view tls_version, tls_cipher, tls_server_name;   // empty: the connection was plain
   std::string_view request_id, traceparent, route, upstream, origin, end, error;
   Version version = Version::http11;
   uint16_t status = 0;                    // 0: no answer was sent

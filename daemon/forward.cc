@@ -41,6 +41,7 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
   ++now.exchanges;
   const ListenerPlan& plan = now.runtime->listeners[listener.index];
   ClientFacts client;
+  client.https = exchange.https;
   if (plan.looks_first() && !look_first(exchange, now.runtime->config.listeners[listener.index], client)) return;
   if (exchange.peer_trusted) [[unlikely]] drop_forwarding_aliases(exchange.request());
   else drop_forwarding_fields(exchange.request());

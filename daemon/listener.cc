@@ -15,17 +15,23 @@ Listener::Listener(ListenerHost& host, std::string name, EngineKind engine, List
   view_.stats = &stats_;
   policy_.handler = &host.forwarder;
   policy_.listener = &view_;
+  tls_.turns = &host.turns;
+  tls_.stats = &stats_.tls;
+  tls_.failed = tls_failed;
+  tls_.arg = this;
 }
 
 Listener::~Listener() { WEIR_ASSERT(empty()); }
 
 void Listener::configure(size_t index, WorkerRuntime& current, const h1::HeadLimits& head, uint64_t body_max,
-                         const h1::ServerTimeouts& timeouts) noexcept {
+                         const h1::ServerTimeouts& timeouts, const TlsContext& tls) noexcept {
   view_.index = index;
   view_.current = &current;
   policy_.head = head;
   policy_.request_body_max = body_max;
   policy_.timeouts = timeouts;
+  if (tls) tls_.context = tls;   // connections that began before keep theirs
+  policy_.tls = tls ? &tls_ : nullptr;
 }
 
 void Listener::set_engine(EngineKind engine) noexcept {
@@ -99,6 +105,16 @@ void Listener::conn_closed(h1::ServerConn& conn) noexcept {
   host_.conns.destroy(&conn);
   host_.connections_left.fetch_add(1, std::memory_order_relaxed);
   host_.emptied(host_.worker);
+}
+
+// One client's trouble is nobody else's: only a debug log names it, and a counter.
+void Listener::tls_failed(void* listener, const TlsFailed& failed, const TransportOwner& owner) noexcept {
+  if (!log::enabled(log::Level::debug)) return;
+  log::debug("TLS handshake failed", {{"listener", static_cast<const Listener*>(listener)->name_},
+                                      {"client", static_cast<const h1::ServerConn&>(owner).peer().text()},
+                                      {"reason", tls_failure_name(failed.why)},
+                                      {"error", std::string(failed.text)},
+                                      {"server_name", std::string(failed.server_name)}});
 }
 
 void Listener::announce(bool on) noexcept { policy_.draining = on || drained_; }

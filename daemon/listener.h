@@ -26,6 +26,7 @@ struct ListenerHost {
   SlotPool<h1::ServerConn>& conns;
   Forwarder& forwarder;
   std::atomic<int64_t>& connections_left;                  // the process's limit, shared by all workers
+  TlsTurns& turns;
   void (*emptied)(void* worker) noexcept;                  // a connection or accept op ended: look whether all is over
   void* worker;
 };
@@ -36,7 +37,7 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   ~Listener();
 
   void configure(size_t index, WorkerRuntime& current, const h1::HeadLimits& head, uint64_t body_max,
-                 const h1::ServerTimeouts& timeouts) noexcept;
+                 const h1::ServerTimeouts& timeouts, const TlsContext& tls) noexcept;   // an empty context: plain
   void set_engine(EngineKind engine) noexcept;            // of every next operation, here and on its connections
   void add_socket(const std::string& bind, int fd);        // takes the descriptor over
   void keep_sockets(const std::vector<std::string>& binds) noexcept;   // drops all others
@@ -55,6 +56,7 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   void on_accept_failed(int error) noexcept override;
   void on_acceptor_closed(Acceptor& acceptor) noexcept override;
   void refused(RefusedCause cause, int error) noexcept;
+  static void tls_failed(void* listener, const TlsFailed& failed, const TransportOwner& owner) noexcept;
   void conn_closed(h1::ServerConn& conn) noexcept override;
 
   ListenerHost& host_;
@@ -62,6 +64,7 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   ListenerStats& stats_;
   ListenerView view_;
   h1::ServerPolicy policy_;
+  TlsSetup tls_;
   std::vector<std::unique_ptr<Acceptor>> sockets_;
   ConnList conns_;
   bool drained_ = false;

@@ -9,6 +9,7 @@
 #include "config/load.h"
 #include "config/schema_json.h"
 #include "daemon/admin_api.h"
+#include "daemon/certificates.h"
 #include "daemon/commands.h"
 #include "daemon/config_tests.h"
 #include "daemon/signals.h"
@@ -20,7 +21,7 @@ constexpr int kExitOk = 0, kExitFailure = 1, kExitUsage = 2, kExitBadConfig = 78
 
 // Everything that is wrong with the file, one line each; warnings too. 78 when it would not start.
 int check(const std::string& path, bool quiet) {
-  const auto loaded = weir::config::load(path, weir::config::Environment::real());
+  const auto loaded = weir::config::load(path, weir::certificate_environment(true));
   if (!loaded) {
     fputs(loaded.error().text().c_str(), stderr);
     return kExitBadConfig;

@@ -155,6 +155,30 @@ void connections(Text& text, Supervisor& supervisor) {
   });
 }
 
+void tls(Text& text, Supervisor& supervisor) {
+  const auto& config = supervisor.runtime().config;
+  const auto sum = [&](const config::Listener& l, auto&& read) { return supervisor.registry().listeners.sum(l.name, read); };
+  const auto each = [&](auto&& f) {
+    for (const config::Listener& listener : config.listeners)
+      if (listener.tls) f(listener);
+  };
+  text.family("weir_tls_handshakes_total", "counter", "TLS handshakes of clients, by result.");
+  each([&](const config::Listener& l) {
+    uint64_t failed = 0;
+    for (size_t why = 0; why < kTlsFailures; ++why)
+      failed += sum(l, [&](const ListenerStats& s) { return s.tls.failed[why].get(); });
+    text.sample({{"listener", l.name}, {"result", "full"}}, sum(l, [](const ListenerStats& s) { return s.tls.full.get(); }));
+    text.sample({{"listener", l.name}, {"result", "resumed"}}, sum(l, [](const ListenerStats& s) { return s.tls.resumed.get(); }));
+    text.sample({{"listener", l.name}, {"result", "failed"}}, failed);
+  });
+  text.family("weir_tls_handshake_failures_total", "counter", "TLS handshakes of clients that failed, by reason.");
+  each([&](const config::Listener& l) {
+    for (size_t why = 0; why < kTlsFailures; ++why)
+      text.sample({{"listener", l.name}, {"reason", tls_failure_name(static_cast<TlsFailure>(why))}},
+                  sum(l, [&](const ListenerStats& s) { return s.tls.failed[why].get(); }));
+  });
+}
+
 // A kind that both sides have is one series.
 void timeouts(Text& text, Supervisor& supervisor) {
   static constexpr std::array<const char*, h1::kServerTimeoutKinds> kServer = {"client_header", "client_body", "stream_idle",
@@ -245,6 +269,7 @@ std::string metrics_text(Supervisor& supervisor) {
   requests(text, supervisor);
   errors(text, supervisor);
   connections(text, supervisor);
+  tls(text, supervisor);
   timeouts(text, supervisor);
   upstreams(text, supervisor);
   process(text, supervisor);

@@ -4,6 +4,8 @@
 
 #include <ctime>
 
+#include "protocols/transport/tls_transport.h"
+
 namespace weir {
 
 namespace {
@@ -47,6 +49,11 @@ void log_line(Exchange& exchange, AccessSink& access) noexcept {
   entry.path = request.path;
   entry.version = request.version;
   entry.scheme = exchange.https ? "https" : "http";
+  if (exchange.tls != nullptr) {
+    entry.tls_version = exchange.tls->version;
+    entry.tls_cipher = exchange.tls->cipher;
+    entry.tls_server_name = exchange.tls->server_name;
+  }
   take_fields(entry, request);
   take_end(entry, exchange.fault());
   entry.status = exchange.status();

@@ -126,7 +126,7 @@ bool serves(const config::Route& route, size_t listener) {
 }  // namespace
 
 std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addresses, uint64_t generation, size_t workers,
-                                 StatsRegistry& registry) {
+                                 StatsRegistry& registry, const std::vector<TlsContext>& tls) {
   auto runtime = std::make_unique<Runtime>();
   runtime->generation = generation;
   runtime->config = std::move(config);
@@ -146,6 +146,7 @@ std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addre
     ListenerPlan plan;
     plan.routes = RouteIndex::build(runtime->config.routes, order);
     plan.redirect_https = from.redirect_https;
+    if (!tls.empty()) plan.tls = tls[listener];
     plan.believes = from.trust_unix || !from.trusted_proxies.empty();
     for (const uint32_t route : order)
       plan.matches_clients |= runtime->config.routes[route].match && !runtime->config.routes[route].match->clients.empty();

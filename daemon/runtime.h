@@ -68,6 +68,7 @@ struct RoutePlan {
 // What a listener asks of each request before it is routed.
 struct ListenerPlan {
   RouteIndex routes;
+  TlsContext tls;               // empty: plain
   bool redirect_https = false;
   bool believes = false;        // it has trusted proxies
   bool matches_clients = false; // some route of it looks at the client's address
@@ -89,7 +90,8 @@ config::Limits listener_limits(const config::Snapshot& config, const config::Lis
 h1::ServerTimeouts server_timeouts(const config::Timeouts& t);
 
 // `addresses` has every server of the configuration (resolve_all); an empty list means that the name does not resolve now.
+// `tls`: of each listener, as load_tls() made them; none: nobody will connect to it.
 std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addresses, uint64_t generation, size_t workers,
-                                 StatsRegistry& registry);
+                                 StatsRegistry& registry, const std::vector<TlsContext>& tls = {});
 
 }  // namespace weir

@@ -25,6 +25,7 @@ const char* refused_name(RefusedCause cause) noexcept;
 
 struct ListenerStats {
   h1::ServerStats server;
+  TlsStats tls;
   std::array<Counter, kRefusedCauses> refused;
   ClassCounters unrouted;                        // answers to requests that no route took, malformed ones included
   Histogram duration;                            // of every exchange, from its whole request head on

@@ -41,12 +41,13 @@ struct Supervisor::Task : Message {
 
 struct Supervisor::LookedUp {
   Addresses addresses;
+  std::expected<std::vector<TlsContext>, config::Problem> tls{};
   std::vector<std::string> kept;
 };
 
 Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)), loop_(clock_, Loop::Options{.slab_bytes_max = kControlSlabBytes, .gather = false}) {
-  delay_over_.self = grace_over_.self = names_due_.self = this;
+  delay_over_.self = grace_over_.self = names_due_.self = tickets_due_.self = this;
   delay_over_.fire = [](Timer& timer) noexcept { static_cast<Later&>(timer).self->go(DrainEvent::delayed); };
   grace_over_.fire = [](Timer& timer) noexcept {
     Supervisor& self = *static_cast<Later&>(timer).self;
@@ -54,6 +55,11 @@ Supervisor::Supervisor(SupervisorOptions options)
     else self.go(DrainEvent::grace_over);
   };
   names_due_.fire = [](Timer& timer) noexcept { static_cast<Later&>(timer).self->look_names_up(); };
+  tickets_due_.fire = [](Timer& timer) noexcept {
+    Supervisor& self = *static_cast<Later&>(timer).self;
+    self.tickets_.rotate();
+    self.loop_.set_timer(timer, self.loop_.now() + kTicketKeyLife);
+  };
 }
 
 Supervisor::~Supervisor() {
@@ -81,7 +87,7 @@ int Supervisor::run() {
 }
 
 int Supervisor::start() {
-  auto loaded = config::load(options_.config_path, config::Environment::real());
+  auto loaded = config::load(options_.config_path, certificate_environment(false));
   if (!loaded) {
     fputs(loaded.error().text().c_str(), stderr);
     return kExitBadConfig;
@@ -90,13 +96,18 @@ int Supervisor::start() {
     for (const config::Problem& problem : failed) fprintf(stderr, "%s\n", problem.text().c_str());
     return kExitBadConfig;
   }
+  auto tls = load_tls(*loaded, tickets_);
+  if (!tls) {
+    fprintf(stderr, "%s\n", tls.error().text().c_str());
+    return kExitBadConfig;
+  }
   const log::Level level = level_of(options_.log_level.value_or(loaded->log.level));
   log::start(level, format_of(loaded->log.format));
   for (const config::Problem& warning : loaded->warnings) later([text = warning.text()] { log::warn(text); });
   size_t workers = loaded->workers == 0 ? system::usable_cpus() : loaded->workers;
   const Addresses addresses = resolve_all(*loaded, {});
   memory_bytes_ = loaded->limits.memory_bytes.value_or(system::usable_memory_bytes() / 2);
-  runtime_ = compile(std::move(*loaded), addresses, 1, workers, registry_);
+  runtime_ = compile(std::move(*loaded), addresses, 1, workers, registry_, *tls);
   later([this] { warn_unresolved(); });
   int failed = start_sockets();
   if (failed == 0) failed = start_engines();
@@ -108,6 +119,7 @@ int Supervisor::start() {
   started_unix_ = static_cast<uint64_t>(last_reload_unix_);
   publish();
   watch_names();
+  loop_.set_timer(tickets_due_, loop_.now() + kTicketKeyLife);
   signals_ = std::make_unique<Signals>([this](int number) { post([this, number] { on_signal(number); }); });
   return 0;
 }
@@ -445,9 +457,10 @@ void Supervisor::reload() {
   notify::reloading();
   log::info("reloading", {{"config", options_.config_path}});
   help([this, path = options_.config_path, before = runtime_->addresses] {
-    auto loaded = std::make_shared<config::LoadResult>(config::load(path, config::Environment::real()));
+    auto loaded = std::make_shared<config::LoadResult>(config::load(path, certificate_environment(false)));
     auto names = std::make_shared<LookedUp>();
     if (*loaded) names->addresses = resolve_all(**loaded, before, &names->kept);
+    if (*loaded) names->tls = load_tls(**loaded, tickets_);
     post([this, loaded, names] { finish_reload(std::move(*loaded), *names); });
   });
 }
@@ -472,9 +485,12 @@ void Supervisor::finish_reload(config::LoadResult loaded, const LookedUp& names)
   } else if (const auto tests = run_config_tests(*loaded); !tests.empty()) {
     for (const config::Problem& problem : tests) problem_found(problem);
     failed = std::to_string(tests.size()) + " of the configuration's own tests failed";
+  } else if (!names.tls) {
+    problem_found(names.tls.error());
+    failed = "a certificate cannot be used";
   } else {
     warn_kept(names.kept);
-    failed = take(std::move(*loaded), names.addresses, [this, whom] { conclude_reload({}, {}, whom); });
+    failed = take(std::move(*loaded), names, [this, whom] { conclude_reload({}, {}, whom); });
   }
   if (!failed.empty()) conclude_reload(failed, std::move(verdict), whom);
 }
@@ -517,7 +533,7 @@ std::string Supervisor::refuse_change(const config::Snapshot& next) const {
   return {};
 }
 
-std::string Supervisor::take(config::Snapshot config, const Addresses& addresses, std::move_only_function<void()> then) {
+std::string Supervisor::take(config::Snapshot config, const LookedUp& found, std::move_only_function<void()> then) {
   if (std::string refused = refuse_change(config); !refused.empty()) return refused;
   const config::Snapshot& now = runtime_->config;
   if (config.workers != now.workers) log::warn("a changed `workers` takes effect at the next start");
@@ -541,11 +557,17 @@ std::string Supervisor::take(config::Snapshot config, const Addresses& addresses
   }
   for (const config::Problem& warning : config.warnings) log::warn(warning.text());
   log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
-  runtime_ = compile(std::move(config), addresses, runtime_->generation + 1, workers_.size(), registry_);
+  runtime_ = compile(std::move(config), found.addresses, runtime_->generation + 1, workers_.size(), registry_, *found.tls);
   warn_unresolved();
   publish(std::move(then));
   watch_names();
   return {};
+}
+
+std::vector<TlsContext> Supervisor::contexts() const {
+  std::vector<TlsContext> out;
+  for (const ListenerPlan& plan : runtime_->listeners) out.push_back(plan.tls);
+  return out;
 }
 
 void Supervisor::watch_names() {
@@ -576,7 +598,8 @@ void Supervisor::look_names_up() {
       if (current) warn_kept(names->kept);
       if (current && names->addresses != runtime_->addresses) {
         const uint64_t generation = runtime_->generation + 1;
-        runtime_ = compile(config::Snapshot(runtime_->config), names->addresses, generation, workers_.size(), registry_);
+        runtime_ = compile(config::Snapshot(runtime_->config), names->addresses, generation, workers_.size(), registry_,
+                           contexts());
         log::info("names resolve differently now", {{"generation", std::to_string(runtime_->generation)}});
         publish();
       }

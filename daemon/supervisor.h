@@ -16,6 +16,7 @@
 #include "config/load.h"
 #include "daemon/admin.h"
 #include "daemon/bind.h"
+#include "daemon/certificates.h"
 #include "daemon/drain.h"
 #include "daemon/signals.h"
 #include "daemon/worker.h"
@@ -89,11 +90,12 @@ class Supervisor {
   void conclude_reload(const std::string& failed, ReloadVerdict verdict, const std::vector<ReloadDone>& whom);
   void tell_reloaded(const std::vector<ReloadDone>& whom, ReloadVerdict verdict) const;
   // Of a reload; else why nothing changed. then: every worker serves by it.
-  std::string take(config::Snapshot config, const Addresses& addresses, std::move_only_function<void()> then);
+  std::string take(config::Snapshot config, const LookedUp& found, std::move_only_function<void()> then);
   void help(std::function<void()> job);                  // a blocking job, on the helper thread
   std::string refuse_change(const config::Snapshot& next) const;
   void watch_names();
   void look_names_up();
+  std::vector<TlsContext> contexts() const;              // of the listeners, as they are now
   void warn_kept(const std::vector<std::string>& names);
   void go(DrainEvent event);
   void enter(DrainStage stage);
@@ -104,6 +106,7 @@ class Supervisor {
   SystemClock clock_;
   Loop loop_;
   StatsRegistry registry_;
+  TlsTicketKeys tickets_;                                // outlives every runtime
   BoundSockets sockets_;
   BoundSockets admin_sockets_;
   std::shared_ptr<const Runtime> runtime_;
@@ -122,7 +125,7 @@ class Supervisor {
   bool reload_again_ = false;
   std::vector<std::string> kept_names_;                  // they do not resolve now and keep their last addresses
   std::vector<ReloadDone> reload_asked_, reload_answered_;   // who waits for the next one, and for the one that runs
-  Later delay_over_, grace_over_, names_due_;
+  Later delay_over_, grace_over_, names_due_, tickets_due_;
   std::vector<std::function<void()>> later_;             // lines of the start that the identity line must precede
   DrainStage stage_ = DrainStage::serving;
   bool drain_without_limit_ = false;

@@ -20,7 +20,7 @@ Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<v
             Loop::Options{.slab_bytes_max = options.slab_bytes_max, .gather = options.clock == nullptr}),
       exchanges_(loop_), pools_(exchanges_),
       forwarder_(options.index, options.clock != nullptr ? RequestIds(options.index) : RequestIds()),
-      host_{loop_, exchanges_, conns_, forwarder_, *options.connections_left, emptied_entry, this} {
+      host_{loop_, exchanges_, conns_, forwarder_, *options.connections_left, turns_, emptied_entry, this} {
   forwarder_.log_to(options.access);
   housekeeping_.worker = this;
   housekeeping_.pump = housekeeping_entry;
@@ -163,7 +163,7 @@ void Worker::assign(const ListenerAssignment& assignment, WorkerRuntime& current
   const config::Listener& plan = config.listeners[assignment.index];
   const config::Limits limits = listener_limits(config, plan);
   listener->configure(assignment.index, current, request_limits(limits), config::kUnlimited,  // of the body: by route
-                      server_timeouts(plan.timeouts));
+                      server_timeouts(plan.timeouts), current.runtime->listeners[assignment.index].tls);
   listener->set_engine(assignment.engine);
   listener->keep_sockets(assignment.binds);
   for (const auto& [bind, fd] : assignment.new_sockets) listener->add_socket(bind, fd);

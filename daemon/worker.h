@@ -89,6 +89,7 @@ class Worker {
   Loop loop_;
   ExchangeContext exchanges_;
   SlotPool<h1::ServerConn> conns_;
+  TlsTurns turns_{loop_};
   PoolSet pools_;
   Forwarder forwarder_;
   ListenerHost host_;

@@ -15,6 +15,7 @@
 namespace weir {
 
 class Exchange;
+struct TlsFacts;
 
 // Client-side deadlines that a route may set for its exchanges; zero switches one off.
 struct ClientSideTimeouts {
@@ -135,6 +136,7 @@ class Exchange final : public Slot, public Pipe::Owner {
   bool request_written = false;   // a byte of the request left for the origin that failed
   bool peer_trusted = false;      // it may say where the request came from
   bool https = false;             // the client's own connection was secure
+  const TlsFacts* tls = nullptr;  // of the connection it came over; null: plain
   std::string_view request_id;    // the request's memory, or request_id_text
   char request_id_text[32];
   void* origin_pick = nullptr;    // the place in a rotation that it takes up now

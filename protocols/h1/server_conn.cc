@@ -37,6 +37,7 @@ ServerConn::ServerConn(ExchangeContext& context, ServerConnHost& host, const Ser
   due_.fire = due_entry;
   peer_text_size_ = static_cast<uint8_t>(peer_.host_text(peer_text_));
   loop_.adopt(transport_.socket(), fd, engine);
+  if (policy.tls != nullptr) broken_ = !transport_.secure(*policy.tls, TlsTransport::Side::server);
   stats_.accepted.add();
   stats_.open.add();
   touch();
@@ -94,6 +95,10 @@ bool ServerConn::make_exchange() noexcept {
     return false;
   }
   exchange_->client_ip = {peer_text_, peer_text_size_};
+  if (const TlsTransport* tls = transport_.tls(); tls != nullptr) [[unlikely]] {
+    exchange_->https = true;
+    exchange_->tls = &tls->facts();
+  }
   return true;
 }
 
@@ -511,7 +516,9 @@ Socket* ServerConn::relay_target() noexcept {
   return framing_ == BodyKind::length && !owes() && !transport_.closing() ? transport_.plain_socket() : nullptr;
 }
 
-bool ServerConn::relay_target_soon() const noexcept { return framing_ == BodyKind::length && !transport_.closing(); }
+bool ServerConn::relay_target_soon() const noexcept {
+  return framing_ == BodyKind::length && !transport_.closing() && transport_.tls() == nullptr;
+}
 
 void ServerConn::relay_begin(bool as_source) noexcept {
   (as_source ? inbound_.relaying : relay_out_) = true;

@@ -8,7 +8,7 @@
 
 #include "protocols/h1/inbound.h"
 #include "protocols/h1/writer.h"
-#include "protocols/transport/tcp.h"
+#include "protocols/transport/socket_transport.h"
 
 namespace weir::h1 {
 
@@ -34,6 +34,7 @@ struct ServerPolicy {
   ServerTimeouts timeouts;
   ExchangeHandler* handler = nullptr;
   void* listener = nullptr;
+  const TlsSetup* tls = nullptr;     // null: plain; outlives the connections
   bool draining = false;
 };
 
@@ -127,7 +128,7 @@ class ServerConn final : public Stream, public TransportOwner {
   ServerConnHost& host_;
   const ServerPolicy& policy_;
   ServerStats& stats_;
-  TcpTransport transport_;
+  SocketTransport transport_;
   Inbound inbound_;
   Exchange* exchange_ = nullptr;
   State state_ = State::idle;

@@ -4,7 +4,7 @@
 
 namespace weir {
 
-TcpTransport::TcpTransport(Loop& loop, TransportOwner& owner) noexcept : loop_(loop), owner_(owner) {
+TcpTransport::TcpTransport(Loop& loop, TransportOwner& owner) noexcept : loop_(loop), owner_(&owner) {
   recv_.self = send_.self = this;
   recv_.socket = send_.socket = &socket_;
   recv_.complete = recv_done;
@@ -55,14 +55,14 @@ void TcpTransport::recv_done(Op& op) noexcept {
     return;
   }
   if (op.result > 0) {
-    self.owner_.on_bytes(std::move(recv.bytes));
+    self.owner_->on_bytes(std::move(recv.bytes));
   } else if (op.result == 0) {
     self.eof_ = true;
-    self.owner_.on_eof();
+    self.owner_->on_eof();
   } else if (op.result == -ECANCELED) {
     self.loop_.submit(recv);  // it moves to the engine that has the socket now
   } else {
-    self.owner_.on_error(-op.result, false);
+    self.owner_->on_error(-op.result, false);
   }
 }
 
@@ -74,12 +74,12 @@ void TcpTransport::send_done(Op& op) noexcept {
     return;
   }
   if (op.result > 0) {
-    self.owner_.on_sent(static_cast<size_t>(op.result));
+    self.owner_->on_sent(static_cast<size_t>(op.result));
     self.flush();
   } else if (op.result == -ECANCELED) {
     self.flush();
   } else {
-    self.owner_.on_error(op.result == 0 ? EPIPE : -op.result, true);
+    self.owner_->on_error(op.result == 0 ? EPIPE : -op.result, true);
   }
 }
 
@@ -110,7 +110,7 @@ void TcpTransport::release(Slot& slot) noexcept {
   }
   self.out_.clear();
   if (self.socket_.fd >= 0) self.loop_.close(self.socket_, self.reset_);
-  self.owner_.on_closed();
+  self.owner_->on_closed();
 }
 
 void TcpTransport::change_engine(EngineKind kind) noexcept {

@@ -26,6 +26,7 @@ class TcpTransport final : public Transport {
   uint64_t acked_bytes() noexcept override { return loop_.acked_bytes(socket_); }
   void change_engine(EngineKind kind) noexcept override;
 
+  void set_owner(TransportOwner& owner) noexcept { owner_ = &owner; }   // before anything is read or sent
   Socket& socket() noexcept { return socket_; }
   EngineKind engine() const noexcept { return socket_.engine; }
   // Someone else's op on this socket (connect, relay) ended while the transport was closing.
@@ -41,7 +42,7 @@ class TcpTransport final : public Transport {
   void try_close() noexcept;
 
   Loop& loop_;
-  TransportOwner& owner_;
+  TransportOwner* owner_;
   Socket socket_;
   Recv recv_;
   Send send_;

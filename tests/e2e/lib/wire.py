@@ -139,7 +139,8 @@ def parse_fields(lines):
 
 
 class Client:
-    def __init__(self, address, rcvbuf=None, sndbuf=None, limit_s=LIMIT_S):
+    def __init__(self, address, rcvbuf=None, sndbuf=None, limit_s=LIMIT_S, tls=None):
+        """tls: (an ssl.SSLContext, the name that is asked for or None, a session to resume or None)."""
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if rcvbuf:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
@@ -148,6 +149,9 @@ class Client:
         self.sock.settimeout(limit_s)
         self.sock.connect(address)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            context, name, session = tls
+            self.sock = context.wrap_socket(self.sock, server_hostname=name, session=session)
         self.reader = Reader(self.sock, limit_s)
 
     def __enter__(self):

@@ -36,6 +36,8 @@ std::string_view heading(Level level) {
     case Level::listener: return "listeners";
     case Level::listener_limits: return "limits of a listener";
     case Level::unix_file: return "unix";
+    case Level::listener_tls: return "tls of a listener";
+    case Level::certificate: return "certificates";
     case Level::rewrite: return "rewrite";
     case Level::headers: return "headers";
     case Level::edits: return "header edits";
