@@ -69,7 +69,8 @@ std::optional<ListenerTls> read_tls(Draft& draft, const Fields& listener) {
   if (list != nullptr && list->kind == Node::Kind::sequence && items.empty())
     draft.report.error(list->mark, "`certificates` is an empty list");
   for (const Node* item : items)
-    if (auto files = read_files(draft, Fields(item, Level::certificate, draft.report))) tls.certificates.push_back(std::move(*files));
+    if (auto files = read_files(draft, Fields(item, Level::certificate, draft.report)))
+      tls.certificates.push_back(std::move(*files));
   if (!fields.written("cert") && !fields.written("certificates"))
     draft.report.error(listener.mark("tls"), "`tls` needs `cert` and `key`, or `certificates`");
   return tls;

@@ -111,8 +111,9 @@ constexpr auto kRows = std::to_array<Row>({
 
     may(L::listener_tls, "cert", T::text, "", "A PEM file: the server's certificate, then those that lead to its root."),
     may(L::listener_tls, "key", T::text, "(in the `cert` file)", "A PEM file: its private key, without a password."),
-    child(may(L::listener_tls, "certificates", T::maps, "", "Instead of `cert` and `key`: several of them, chosen by the name that the "
-                                                             "client asks for; the first is the default."),
+    child(may(L::listener_tls, "certificates", T::maps, "",
+              "Instead of `cert` and `key`: several of them, chosen by the name that the client asks for; the first is the "
+              "default."),
           L::certificate),
     words(may(L::listener_tls, "min_version", T::word, "1.2", "The oldest version of TLS that is spoken."), "1.2 1.3"),
     later(L::listener_tls, "client_ca", T::any, "Client certificates."),
@@ -360,7 +361,8 @@ std::string_view level_phrase(Level level) {
 
 std::string_view level_name(Level level) {
   constexpr std::array<std::string_view, kLevels> kNames{
-      "none", "top", "defaults", "listener", "listener_limits", "unix", "tls", "certificate", "route", "match", "target", "rewrite", "headers",
+      "none", "top", "defaults", "listener", "listener_limits", "unix", "tls", "certificate", "route",
+      "match", "target", "rewrite", "headers",
       "header_edits", "respond", "redirect", "route_limits", "upstream", "upstream_limits", "server", "timeouts",
       "exchange_timeouts", "limits", "pipe", "admin", "metrics", "log", "access", "shutdown", "test", "expect"};
   return kNames.at(static_cast<size_t>(level));

@@ -15,8 +15,9 @@ namespace weir::config {
 
 // A mapping with a set of keys of its own.
 enum class Level : uint8_t {
-  none, top, defaults, listener, listener_limits, unix_file, listener_tls, certificate, route, match, target, rewrite, headers, edits, respond,
-  redirect, route_limits, upstream, upstream_limits, server, timeouts, exchange_timeouts, limits, pipe, admin, metrics, log, access,
+  none, top, defaults, listener, listener_limits, unix_file, listener_tls, certificate, route, match, target, rewrite,
+  headers, edits, respond, redirect, route_limits, upstream, upstream_limits, server,
+  timeouts, exchange_timeouts, limits, pipe, admin, metrics, log, access,
   shutdown, test, expect
 };
 

@@ -89,7 +89,8 @@ std::expected<std::vector<TlsContext>, config::Problem> load_tls(const config::S
       options.certificates.push_back({std::move(*cert), std::move(*key)});
     }
     auto context = TlsContext::server(options);
-    if (!context) return std::unexpected(config::Problem{listener.where, "tls of listener " + listener.name + ": " + context.error()});
+    if (!context)
+      return std::unexpected(config::Problem{listener.where, "tls of listener " + listener.name + ": " + context.error()});
     out.push_back(std::move(*context));
   }
   return out;
