@@ -30,6 +30,10 @@ class SocketTransport {
     else tcp_.read(want);
   }
   bool reading() const noexcept { return tls_ != nullptr ? tls_->reading() : tcp_.reading(); }
+  void stop_reading() noexcept {
+    if (tls_ != nullptr) [[unlikely]] tls_->stop_reading();
+    else tcp_.stop_reading();
+  }
   bool at_eof() const noexcept { return tls_ != nullptr ? tls_->at_eof() : tcp_.at_eof(); }
   bool truncated() const noexcept { return tls_ != nullptr && tls_->truncated(); }
   Chain& out() noexcept { return tls_ != nullptr ? tls_->out() : tcp_.out(); }
