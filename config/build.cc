@@ -214,7 +214,7 @@ std::optional<size_t> resolve(Draft& draft, const Placed<std::string>& name, con
 Snapshot build(const Node& top_node, Report& report, const Environment& environment) {
   Draft draft{.report = report, .snapshot = {}, .listener_index = {}, .upstream_index = {}, .route_index = {},
               .binds = {}, .route_marks = {}, .route_sound = {}, .upstream_marks = {}, .upstream_used = {},
-              .routes_named = {}, .certificates = {}};
+              .routes_named = {}, .certificates = {}, .pems = {}};
   const Fields top(&top_node, Level::top, report);
   top.word("version");
   draft.snapshot.workers = static_cast<uint32_t>(top.number("workers").value());

@@ -22,6 +22,13 @@ struct DraftCertificate {
   Mark cert, key;
 };
 
+struct DraftPem {
+  std::string_view key;
+  std::string path;
+  bool revocations;
+  Mark mark;
+};
+
 // The snapshot in the making and where its pieces were written.
 struct Draft {
   Report& report;
@@ -36,6 +43,7 @@ struct Draft {
   std::vector<bool> upstream_used;
   std::map<std::string, size_t> routes_named;   // how many got this name by themselves
   std::vector<DraftCertificate> certificates;
+  std::vector<DraftPem> pems;
   bool via = false;                        // of `defaults`
   bool forwarded = false;
 };

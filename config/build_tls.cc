@@ -29,6 +29,16 @@ std::optional<CertificateFiles> read_files(Draft& draft, const Fields& fields) {
   return out;
 }
 
+std::string read_pem(Draft& draft, const Fields& fields, std::string_view key) {
+  auto text = fields.text(key);
+  if (!text) return {};
+  const Mark mark = fields.mark(key);
+  if (text->empty()) draft.report.error(mark, "`" + std::string(key) + "` is empty");
+  const std::string path = path_of(draft, {std::move(*text), mark});
+  draft.pems.push_back({key, path, key == "client_crl", mark});
+  return path;
+}
+
 // Some host of the pattern is one that the certificate's name holds for.
 bool name_meets(std::string_view name, const HostPattern& host) {
   if (!host.wildcard) {
@@ -71,12 +81,23 @@ std::optional<ListenerTls> read_tls(Draft& draft, const Fields& listener) {
   for (const Node* item : items)
     if (auto files = read_files(draft, Fields(item, Level::certificate, draft.report)))
       tls.certificates.push_back(std::move(*files));
+  tls.client_ca = read_pem(draft, fields, "client_ca");
+  tls.client_crl = read_pem(draft, fields, "client_crl");
+  tls.client_auth = static_cast<ClientAuth>(fields.word("client_auth"));
+  for (const std::string_view key : {"client_auth", "client_crl"})
+    if (fields.written(key) && !fields.written("client_ca"))
+      draft.report.error(fields.mark(key), "`" + std::string(key) + "` needs `client_ca` beside it");
   if (!fields.written("cert") && !fields.written("certificates"))
     draft.report.error(listener.mark("tls"), "`tls` needs `cert` and `key`, or `certificates`");
   return tls;
 }
 
 void check_certificates(Draft& draft, const Environment& environment) {
+  for (const auto& [key, path, revocations, mark] : draft.pems) {
+    if (!environment.pem) break;
+    const std::string fault = environment.pem(path, revocations ? PemKind::revocations : PemKind::authorities);
+    if (!fault.empty()) draft.report.error(mark, std::string(key) + ": " + quote(path) + " " + fault);
+  }
   if (!environment.certificate) return;
   for (const auto& [listener, files, cert_mark, key_mark] : draft.certificates) {
     const CertificateLook look = environment.certificate(files.cert, files.key);

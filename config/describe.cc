@@ -119,6 +119,11 @@ void tls(Json& json, const Listener& listener) {
   }
   json.close(']');
   json.pair("min_version", word_text(Level::listener_tls, "min_version", static_cast<size_t>(listener.tls->min_version)));
+  if (!listener.tls->client_ca.empty()) {
+    json.pair("client_ca", listener.tls->client_ca);
+    json.pair("client_auth", word_text(Level::listener_tls, "client_auth", static_cast<size_t>(listener.tls->client_auth)));
+    if (!listener.tls->client_crl.empty()) json.pair("client_crl", listener.tls->client_crl);
+  }
   json.close('}');
 }
 

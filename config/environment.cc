@@ -62,6 +62,6 @@ std::vector<std::string> paths_of(const std::string& pattern) {
 
 }  // namespace
 
-Environment Environment::real() { return {get_variable, read_whole, paths_of, {}}; }
+Environment Environment::real() { return {get_variable, read_whole, paths_of, {}, {}}; }
 
 }  // namespace weir::config

@@ -26,6 +26,8 @@ struct CertificateLook {
   std::vector<CertificateFault> faults;
 };
 
+enum class PemKind : uint8_t { authorities, revocations };
+
 // What load() may see of the world outside.
 struct Environment {
   std::function<std::optional<std::string>(const std::string& name)> variable;
@@ -36,6 +38,8 @@ struct Environment {
 
   // Looks into them. None: they are not looked into.
   std::function<CertificateLook(const std::string& cert, const std::string& key)> certificate{};
+  // What is wrong with a PEM file, in words that follow its name, or "". None: they are not looked into.
+  std::function<std::string(const std::string& path, PemKind kind)> pem{};
 
   static Environment real();   // getenv, the file system, glob(3); certificates are not looked into
 };

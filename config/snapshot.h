@@ -47,6 +47,7 @@ struct SocketName {
 enum class EngineChoice : uint8_t { adaptive, epoll, io_uring };
 enum class Protocol : uint8_t { h1 };
 enum class Scheme : uint8_t { http, https };
+enum class ClientAuth : uint8_t { require, request };
 enum class TlsVersion : uint8_t { tls12, tls13 };
 enum class Balance : uint8_t { round_robin, least_requests, random };
 enum class LogLevel : uint8_t { debug, info, warn, error };
@@ -143,6 +144,9 @@ struct CertificateFiles {
 struct ListenerTls {
   std::vector<CertificateFiles> certificates;   // at least one; the first is the default
   TlsVersion min_version = TlsVersion::tls12;
+  std::string client_ca{};         // empty: clients' certificates are not asked for
+  ClientAuth client_auth = ClientAuth::require;
+  std::string client_crl{};        // empty: none
   bool operator==(const ListenerTls&) const = default;
 };
 

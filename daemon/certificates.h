@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/load.h"
+#include "daemon/runtime.h"
 #include "protocols/transport/tls_context.h"
 
 namespace weir {
@@ -20,7 +21,20 @@ config::Environment certificate_environment(bool checking);
 // What there is to say about a certificate's time. now: unix seconds.
 std::vector<config::CertificateFault> expiry_faults(const TlsCertificateFacts& facts, int64_t now);
 
-// The context of each listener, empty for a plain one; or what is wrong, with its place.
-std::expected<std::vector<TlsContext>, config::Problem> load_tls(const config::Snapshot& config, TlsTicketKeys& tickets);
+struct CertificateAge {
+  std::string file;
+  int64_t not_after = 0;               // unix seconds
+};
+
+struct LoadedTls {
+  std::vector<ServedTls> listeners;    // as the configuration's
+  std::vector<CertificateAge> ages;    // each file once
+  std::string stamp;                   // of the files, as they were before they were read
+};
+
+// All of it, or what is wrong, with its place.
+std::expected<LoadedTls, config::Problem> load_tls(const config::Snapshot& config, TlsTicketKeys& tickets);
+// Changes with any of the files that `tls` names. Empty: it names none.
+std::string stamp_of_files(const config::Snapshot& config);
 
 }  // namespace weir

@@ -24,6 +24,14 @@ size_t attempts_max(const Rotation& rotation) noexcept {
 // Of the body nothing has gone to an origin's stream: it is all still to be read, or held.
 bool body_held(Exchange& exchange) noexcept { return !exchange.up().opened() || exchange.up().consumed() == 0; }
 
+// The host is in lower case already.
+bool is_named(const std::vector<std::string>& names, std::string_view host) noexcept {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  for (const std::string& name : names)
+    if (certificate_name_holds(name, host)) return true;
+  return false;
+}
+
 // The origin is done with this exchange, one way or the other.
 void leave_origin(Exchange& exchange) noexcept {
   auto* to = static_cast<Rotation::Target*>(std::exchange(exchange.origin_pick, nullptr));
@@ -42,7 +50,7 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
   const ListenerPlan& plan = now.runtime->listeners[listener.index];
   ClientFacts client;
   client.https = exchange.https;
-  if (plan.looks_first() && !look_first(exchange, now.runtime->config.listeners[listener.index], client)) return;
+  if (plan.looks_first() && !look_first(exchange, now.runtime->config.listeners[listener.index], plan, client)) return;
   if (exchange.peer_trusted) [[unlikely]] drop_forwarding_aliases(exchange.request());
   else drop_forwarding_fields(exchange.request());
   name(exchange);
@@ -76,8 +84,13 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
 }
 
 // What few listeners ask: who the client is behind trusted proxies, and whether he is to come again by https. false: answered.
-bool Forwarder::look_first(Exchange& exchange, const config::Listener& listener, ClientFacts& client) noexcept {
+bool Forwarder::look_first(Exchange& exchange, const config::Listener& listener, const ListenerPlan& plan,
+                           ClientFacts& client) noexcept {
   const Head& request = exchange.request();
+  if (plan.own_names_only && !is_named(plan.tls.names, host_of(request.authority))) {
+    exchange.fail(make_fault(What::misdirected));
+    return false;
+  }
   client = find_client(listener, request, exchange.peer(), exchange.peer_ip, exchange.https);
   exchange.client_ip = client.ip;
   exchange.https = client.https;

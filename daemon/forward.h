@@ -36,7 +36,7 @@ class Forwarder final : public ExchangeHandler {
   void on_end(Exchange& exchange) noexcept override;
 
  private:
-  bool look_first(Exchange& exchange, const config::Listener& listener, ClientFacts& client) noexcept;
+  bool look_first(Exchange& exchange, const config::Listener& listener, const ListenerPlan& plan, ClientFacts& client) noexcept;
   void name(Exchange& exchange) noexcept;
   void answer(Exchange& exchange, const config::Route& route) noexcept;
   void forward(Exchange& exchange, Rotation::Target& to, bool fresh) noexcept;

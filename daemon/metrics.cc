@@ -179,6 +179,12 @@ void tls(Text& text, Supervisor& supervisor) {
   });
 }
 
+void certificates(Text& text, Supervisor& supervisor) {
+  text.family("weir_tls_cert_not_after_seconds", "gauge", "When a listener's certificate expires.");
+  for (const CertificateAge& age : supervisor.certificates())
+    text.sample({{"cert", age.file}}, static_cast<uint64_t>(age.not_after));
+}
+
 // A kind that both sides have is one series.
 void timeouts(Text& text, Supervisor& supervisor) {
   static constexpr std::array<const char*, h1::kServerTimeoutKinds> kServer = {"client_header", "client_body", "stream_idle",
@@ -270,6 +276,7 @@ std::string metrics_text(Supervisor& supervisor) {
   errors(text, supervisor);
   connections(text, supervisor);
   tls(text, supervisor);
+  certificates(text, supervisor);
   timeouts(text, supervisor);
   upstreams(text, supervisor);
   process(text, supervisor);

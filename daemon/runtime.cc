@@ -126,7 +126,7 @@ bool serves(const config::Route& route, size_t listener) {
 }  // namespace
 
 std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addresses, uint64_t generation, size_t workers,
-                                 StatsRegistry& registry, const std::vector<TlsContext>& tls) {
+                                 StatsRegistry& registry, const std::vector<ServedTls>& tls) {
   auto runtime = std::make_unique<Runtime>();
   runtime->generation = generation;
   runtime->config = std::move(config);
@@ -147,6 +147,7 @@ std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addre
     plan.routes = RouteIndex::build(runtime->config.routes, order);
     plan.redirect_https = from.redirect_https;
     if (!tls.empty()) plan.tls = tls[listener];
+    plan.own_names_only = from.tls && !from.tls->client_ca.empty();
     plan.believes = from.trust_unix || !from.trusted_proxies.empty();
     for (const uint32_t route : order)
       plan.matches_clients |= runtime->config.routes[route].match && !runtime->config.routes[route].match->clients.empty();

@@ -65,14 +65,21 @@ struct RoutePlan {
   std::vector<uint64_t> request_body_bytes;       // by listener
 };
 
+// What a listener's certificate files came to.
+struct ServedTls {
+  TlsContext context;               // empty: plain
+  std::vector<std::string> names;   // of all its certificates
+};
+
 // What a listener asks of each request before it is routed.
 struct ListenerPlan {
   RouteIndex routes;
-  TlsContext tls;               // empty: plain
+  ServedTls tls;
+  bool own_names_only = false;  // it asks for client certificates: whose host its own do not name is sent away
   bool redirect_https = false;
   bool believes = false;        // it has trusted proxies
   bool matches_clients = false; // some route of it looks at the client's address
-  bool looks_first() const noexcept { return redirect_https || believes || matches_clients; }
+  bool looks_first() const noexcept { return redirect_https || believes || matches_clients || own_names_only; }
 };
 
 struct Runtime {
@@ -92,6 +99,6 @@ h1::ServerTimeouts server_timeouts(const config::Timeouts& t);
 // `addresses` has every server of the configuration (resolve_all); an empty list means that the name does not resolve now.
 // `tls`: of each listener, as load_tls() made them; none: nobody will connect to it.
 std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addresses, uint64_t generation, size_t workers,
-                                 StatsRegistry& registry, const std::vector<TlsContext>& tls = {});
+                                 StatsRegistry& registry, const std::vector<ServedTls>& tls = {});
 
 }  // namespace weir

@@ -24,6 +24,8 @@ namespace weir {
 namespace {
 constexpr int kExitFailure = 1, kExitCannotBind = 75, kExitBadConfig = 78;
 constexpr Duration kNamesRefresh = std::chrono::seconds(30), kNamesRetry = std::chrono::seconds(5);
+constexpr Duration kFilesLook = std::chrono::seconds(1);
+constexpr int64_t kExpirySayEvery = 86'400;
 constexpr Duration kCutPatience = std::chrono::seconds(3);
 constexpr size_t kControlSlabBytes = size_t{64} << 20;
 constexpr size_t kWorkerSlabBytesMin = size_t{16} << 20;
@@ -41,13 +43,13 @@ struct Supervisor::Task : Message {
 
 struct Supervisor::LookedUp {
   Addresses addresses;
-  std::expected<std::vector<TlsContext>, config::Problem> tls{};
+  std::expected<LoadedTls, config::Problem> tls{};
   std::vector<std::string> kept;
 };
 
 Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)), loop_(clock_, Loop::Options{.slab_bytes_max = kControlSlabBytes, .gather = false}) {
-  delay_over_.self = grace_over_.self = names_due_.self = tickets_due_.self = this;
+  delay_over_.self = grace_over_.self = names_due_.self = tickets_due_.self = files_due_.self = this;
   delay_over_.fire = [](Timer& timer) noexcept { static_cast<Later&>(timer).self->go(DrainEvent::delayed); };
   grace_over_.fire = [](Timer& timer) noexcept {
     Supervisor& self = *static_cast<Later&>(timer).self;
@@ -55,6 +57,7 @@ Supervisor::Supervisor(SupervisorOptions options)
     else self.go(DrainEvent::grace_over);
   };
   names_due_.fire = [](Timer& timer) noexcept { static_cast<Later&>(timer).self->look_names_up(); };
+  files_due_.fire = [](Timer& timer) noexcept { static_cast<Later&>(timer).self->look_at_files(); };
   tickets_due_.fire = [](Timer& timer) noexcept {
     Supervisor& self = *static_cast<Later&>(timer).self;
     self.tickets_.rotate();
@@ -101,13 +104,14 @@ int Supervisor::start() {
     fprintf(stderr, "%s\n", tls.error().text().c_str());
     return kExitBadConfig;
   }
+  tls_ = std::move(*tls);
   const log::Level level = level_of(options_.log_level.value_or(loaded->log.level));
   log::start(level, format_of(loaded->log.format));
   for (const config::Problem& warning : loaded->warnings) later([text = warning.text()] { log::warn(text); });
   size_t workers = loaded->workers == 0 ? system::usable_cpus() : loaded->workers;
   const Addresses addresses = resolve_all(*loaded, {});
   memory_bytes_ = loaded->limits.memory_bytes.value_or(system::usable_memory_bytes() / 2);
-  runtime_ = compile(std::move(*loaded), addresses, 1, workers, registry_, *tls);
+  runtime_ = compile(std::move(*loaded), addresses, 1, workers, registry_, tls_.listeners);
   later([this] { warn_unresolved(); });
   int failed = start_sockets();
   if (failed == 0) failed = start_engines();
@@ -119,6 +123,7 @@ int Supervisor::start() {
   started_unix_ = static_cast<uint64_t>(last_reload_unix_);
   publish();
   watch_names();
+  watch_files();
   loop_.set_timer(tickets_due_, loop_.now() + kTicketKeyLife);
   signals_ = std::make_unique<Signals>([this](int number) { post([this, number] { on_signal(number); }); });
   return 0;
@@ -557,17 +562,57 @@ std::string Supervisor::take(config::Snapshot config, const LookedUp& found, std
   }
   for (const config::Problem& warning : config.warnings) log::warn(warning.text());
   log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
-  runtime_ = compile(std::move(config), found.addresses, runtime_->generation + 1, workers_.size(), registry_, *found.tls);
+  tls_ = *found.tls;
+  runtime_ = compile(std::move(config), found.addresses, runtime_->generation + 1, workers_.size(), registry_, tls_.listeners);
   warn_unresolved();
   publish(std::move(then));
   watch_names();
+  watch_files();
   return {};
 }
 
-std::vector<TlsContext> Supervisor::contexts() const {
-  std::vector<TlsContext> out;
-  for (const ListenerPlan& plan : runtime_->listeners) out.push_back(plan.tls);
-  return out;
+void Supervisor::watch_files() {
+  expiry_said_unix_ = time(nullptr);  // start and reload have just said it
+  if (tls_.stamp.empty()) loop_.clear_timer(files_due_);
+  else loop_.set_timer(files_due_, loop_.now() + kFilesLook);
+}
+
+// Certificates that were renewed are taken without a reload.
+void Supervisor::look_at_files() {
+  if (!tls_.stamp.empty()) loop_.set_timer(files_due_, loop_.now() + kFilesLook);
+  if (time(nullptr) - expiry_said_unix_ >= kExpirySayEvery) warn_expiry();
+  if (helper_busy_ || stage_ != DrainStage::serving) return;
+  const std::string stamp = stamp_of_files(runtime_->config);
+  if (stamp == tls_.stamp || stamp == bad_stamp_) return;
+  help([this, runtime = runtime_, stamp] {
+    auto loaded = std::make_shared<std::expected<LoadedTls, config::Problem>>(load_tls(runtime->config, tickets_));
+    post([this, runtime, stamp, loaded] {
+      if (stage_ == DrainStage::serving && runtime == runtime_) take_files(*loaded, stamp);
+    });
+  });
+}
+
+// What cannot be used at first may be half written: it is said when it is still so at the next look.
+void Supervisor::take_files(const std::expected<LoadedTls, config::Problem>& loaded, const std::string& stamp) {
+  if (!loaded) {
+    if (std::exchange(doubtful_stamp_, stamp) != stamp) return;
+    bad_stamp_ = stamp;
+    log::error("changed certificate files cannot be used, the old ones serve on", {{"reason", loaded.error().text()}});
+    return;
+  }
+  tls_ = *loaded;
+  const uint64_t generation = runtime_->generation + 1;
+  runtime_ = compile(config::Snapshot(runtime_->config), runtime_->addresses, generation, workers_.size(), registry_,
+                     tls_.listeners);
+  warn_expiry();
+  publish([generation] { log::info("changed certificate files were taken", {{"generation", std::to_string(generation)}}); });
+}
+
+void Supervisor::warn_expiry() {
+  expiry_said_unix_ = time(nullptr);
+  for (const CertificateAge& age : tls_.ages)
+    for (const config::CertificateFault& fault : expiry_faults({.names = {}, .not_after = age.not_after}, expiry_said_unix_))
+      log::warn("a certificate " + fault.text, {{"cert", age.file}});
 }
 
 void Supervisor::watch_names() {
@@ -599,7 +644,7 @@ void Supervisor::look_names_up() {
       if (current && names->addresses != runtime_->addresses) {
         const uint64_t generation = runtime_->generation + 1;
         runtime_ = compile(config::Snapshot(runtime_->config), names->addresses, generation, workers_.size(), registry_,
-                           contexts());
+                           tls_.listeners);
         log::info("names resolve differently now", {{"generation", std::to_string(runtime_->generation)}});
         publish();
       }

@@ -57,6 +57,7 @@ class Supervisor {
   bool last_reload_ok() const { return last_reload_ok_; }
   int64_t last_reload_unix() const { return last_reload_unix_; }
   uint64_t generation_served() const { return generation_served_; }   // every worker serves by it
+  const std::vector<CertificateAge>& certificates() const { return tls_.ages; }
   uint64_t started_unix() const { return started_unix_; }
   const std::string& config_path() const { return options_.config_path; }
   uint64_t memory_bytes() const { return memory_bytes_; }
@@ -95,7 +96,10 @@ class Supervisor {
   std::string refuse_change(const config::Snapshot& next) const;
   void watch_names();
   void look_names_up();
-  std::vector<TlsContext> contexts() const;              // of the listeners, as they are now
+  void watch_files();
+  void look_at_files();
+  void take_files(const std::expected<LoadedTls, config::Problem>& loaded, const std::string& stamp);
+  void warn_expiry();
   void warn_kept(const std::vector<std::string>& names);
   void go(DrainEvent event);
   void enter(DrainStage stage);
@@ -107,6 +111,9 @@ class Supervisor {
   Loop loop_;
   StatsRegistry registry_;
   TlsTicketKeys tickets_;                                // outlives every runtime
+  LoadedTls tls_;                                        // what serves now
+  std::string doubtful_stamp_, bad_stamp_;               // of changed files that could not be used, once and twice
+  int64_t expiry_said_unix_ = 0;
   BoundSockets sockets_;
   BoundSockets admin_sockets_;
   std::shared_ptr<const Runtime> runtime_;
@@ -125,7 +132,7 @@ class Supervisor {
   bool reload_again_ = false;
   std::vector<std::string> kept_names_;                  // they do not resolve now and keep their last addresses
   std::vector<ReloadDone> reload_asked_, reload_answered_;   // who waits for the next one, and for the one that runs
-  Later delay_over_, grace_over_, names_due_, tickets_due_;
+  Later delay_over_, grace_over_, names_due_, tickets_due_, files_due_;
   std::vector<std::function<void()>> later_;             // lines of the start that the identity line must precede
   DrainStage stage_ = DrainStage::serving;
   bool drain_without_limit_ = false;

@@ -163,7 +163,7 @@ void Worker::assign(const ListenerAssignment& assignment, WorkerRuntime& current
   const config::Listener& plan = config.listeners[assignment.index];
   const config::Limits limits = listener_limits(config, plan);
   listener->configure(assignment.index, current, request_limits(limits), config::kUnlimited,  // of the body: by route
-                      server_timeouts(plan.timeouts), current.runtime->listeners[assignment.index].tls);
+                      server_timeouts(plan.timeouts), current.runtime->listeners[assignment.index].tls.context);
   listener->set_engine(assignment.engine);
   listener->keep_sockets(assignment.binds);
   for (const auto& [bind, fd] : assignment.new_sockets) listener->add_socket(bind, fd);

@@ -1,5 +1,6 @@
 #include "protocols/transport/tls_certificate.h"
 
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 
@@ -23,15 +24,24 @@ int no_password(char*, int, int, void* asked) {
 
 }  // namespace
 
-std::vector<X509Ptr> read_certificates(std::string_view pem) {
-  std::vector<X509Ptr> out;
+namespace {
+
+template <class Ptr, class Read>
+std::vector<Ptr> read_all(std::string_view pem, const Read& read) {
+  std::vector<Ptr> out;
   const BioPtr bio = memory_bio(pem);
-  while (X509* one = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) out.emplace_back(one);
+  while (auto* one = read(bio.get(), nullptr, nullptr, nullptr)) out.emplace_back(one);
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   ERR_clear_error();
   if (!at_end) out.clear();  // one of them is broken
   return out;
 }
+
+}  // namespace
+
+std::vector<X509Ptr> read_certificates(std::string_view pem) { return read_all<X509Ptr>(pem, PEM_read_bio_X509); }
+
+std::vector<CrlPtr> read_revocations(std::string_view pem) { return read_all<CrlPtr>(pem, PEM_read_bio_X509_CRL); }
 
 KeyPtr read_key(std::string_view pem, bool* encrypted) {
   *encrypted = false;
@@ -62,6 +72,11 @@ std::vector<std::string> names_of(const X509& certificate) {
   auto* all = static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr));
   for (int i = 0; i < sk_GENERAL_NAME_num(all); ++i) {
     const GENERAL_NAME* one = sk_GENERAL_NAME_value(all, i);
+    if (one->type == GEN_IPADD) {
+      char text[INET6_ADDRSTRLEN];
+      const int family = ASN1_STRING_length(one->d.iPAddress) == 4 ? AF_INET : AF_INET6;
+      if (inet_ntop(family, ASN1_STRING_get0_data(one->d.iPAddress), text, sizeof text) != nullptr) names.emplace_back(text);
+    }
     if (one->type != GEN_DNS) continue;
     names.push_back(lower_name(ASN1_STRING_get0_data(one->d.dNSName), ASN1_STRING_length(one->d.dNSName)));
   }
@@ -120,6 +135,8 @@ std::expected<TlsCertificateFacts, TlsPemFault> inspect_certificate(const TlsPem
   if (!matches) return std::unexpected(TlsPemFault{true, "is the key of another certificate"});
   return *facts;
 }
+
+bool holds_revocations(std::string_view pem) { return !tls::read_revocations(pem).empty(); }
 
 bool certificate_name_holds(std::string_view name, std::string_view host) noexcept {
   if (!name.starts_with("*.")) return name == host;

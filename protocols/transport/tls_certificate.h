@@ -19,7 +19,7 @@ struct TlsPem {
 enum class TlsKeyType : uint8_t { rsa, ecdsa, ed25519 };
 
 struct TlsCertificateFacts {
-  std::vector<std::string> names;   // DNS names in lower case, "*.example.com" included; without any: the common name
+  std::vector<std::string> names;   // DNS names in lower case ("*.example.com" too) and addresses; without any: the common name
   int64_t not_before = 0, not_after = 0;   // unix seconds
   TlsKeyType key_type = TlsKeyType::rsa;
 };
@@ -33,6 +33,8 @@ struct TlsPemFault {
 std::expected<TlsCertificateFacts, TlsPemFault> inspect_certificate(const TlsPem& pem);
 // The certificates alone.
 std::expected<TlsCertificateFacts, std::string> inspect_certificates(std::string_view pem);
+
+bool holds_revocations(std::string_view pem);   // one list or more, none of them broken
 
 // Does a name of a certificate ("example.com", "*.example.com": one label) hold for that host? Both in lower case.
 bool certificate_name_holds(std::string_view name, std::string_view host) noexcept;

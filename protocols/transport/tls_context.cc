@@ -89,6 +89,27 @@ tls::ContextPtr make_context(const SSL_METHOD* method, bool tls12) {
   return set ? std::move(context) : nullptr;
 }
 
+std::string set_client_auth(SSL_CTX* c, const TlsServerOptions& options) {
+  if (options.client_auth == TlsClientAuth::none) return {};
+  const auto authorities = tls::read_certificates(options.client_ca);
+  if (authorities.empty()) return "the client_ca file holds no certificate in PEM form, or a broken one";
+  X509_STORE* store = SSL_CTX_get_cert_store(c);
+  STACK_OF(X509_NAME)* names = sk_X509_NAME_new_null();
+  for (const auto& one : authorities) {
+    X509_STORE_add_cert(store, one.get());
+    sk_X509_NAME_push(names, X509_NAME_dup(X509_get_subject_name(one.get())));
+  }
+  SSL_CTX_set_client_CA_list(c, names);
+  const int strict = options.client_auth == TlsClientAuth::require ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0;
+  SSL_CTX_set_verify(c, SSL_VERIFY_PEER | strict, nullptr);
+  if (options.client_crl.empty()) return {};
+  const auto lists = tls::read_revocations(options.client_crl);
+  if (lists.empty()) return "the client_crl file holds no revocation list in PEM form, or a broken one";
+  for (const auto& one : lists) X509_STORE_add_crl(store, one.get());
+  X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+  return {};
+}
+
 // One context of a server, with its certificates, the first of each key type.
 struct Loaded {
   TlsCertificateFacts facts;
@@ -119,6 +140,8 @@ std::expected<tls::ContextPtr, std::string> make_server_context(const TlsServerO
     SSL_CTX_set_num_tickets(c, 0);
   }
   if (!server->alpn.empty()) SSL_CTX_set_alpn_select_cb(c, select_alpn, server);
+  if (std::string failed = set_client_auth(c, options); !failed.empty()) return std::unexpected(std::move(failed));
+  ERR_clear_error();
   return context;
 }
 

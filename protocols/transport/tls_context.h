@@ -20,12 +20,17 @@ struct ssl_st;
 
 namespace weir {
 
+enum class TlsClientAuth : uint8_t { none, request, require };   // request: one that is shown must be good
+
 struct TlsServerOptions {
   std::vector<TlsPem> certificates{};        // at least one
   bool tls12 = true;                         // else 1.3 alone
   std::vector<std::string> alpn{};           // what is spoken, best first; empty: it is not negotiated
   TlsTicketKeys* tickets = nullptr;          // null: no resumption
   std::string session_scope{};               // a ticket is good only where this is the same
+  TlsClientAuth client_auth = TlsClientAuth::none;
+  std::string client_ca{};                   // PEM: who may have signed a client's certificate
+  std::string client_crl{};                  // PEM: those that were revoked; empty: none is looked at
 };
 
 struct TlsClientOptions {

@@ -25,6 +25,7 @@ using CrlPtr = std::unique_ptr<X509_CRL, Freer<X509_CRL_free>>;
 using ContextPtr = std::unique_ptr<SSL_CTX, Freer<SSL_CTX_free>>;
 
 std::vector<X509Ptr> read_certificates(std::string_view pem);
+std::vector<CrlPtr> read_revocations(std::string_view pem);
 KeyPtr read_key(std::string_view pem, bool* encrypted);
 // Of the newest entry of the thread's error queue; the queue is empty afterwards.
 std::string take_error();

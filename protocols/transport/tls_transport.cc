@@ -62,6 +62,37 @@ TlsFailure failure_of(int reason, const SSL* ssl) noexcept {
   }
 }
 
+std::string text_written(const auto& write) {
+  BIO* bio = BIO_new(BIO_s_mem());
+  if (bio == nullptr) return {};
+  write(bio);
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio, &data);
+  std::string out(data, static_cast<size_t>(size));
+  BIO_free(bio);
+  return out;
+}
+
+std::unique_ptr<const TlsPeerCertificate> peer_of(const SSL* ssl) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  X509* x = SSL_get0_peer_certificate(ssl);
+  if (x == nullptr) return nullptr;
+  auto out = std::make_unique<TlsPeerCertificate>();
+  out->subject = text_written([&](BIO* bio) { X509_NAME_print_ex(bio, X509_get_subject_name(x), 0, XN_FLAG_RFC2253); });
+  const int san = X509_get_ext_by_NID(x, NID_subject_alt_name, -1);
+  if (san >= 0) out->san = text_written([&](BIO* bio) { X509V3_EXT_print(bio, X509_get_ext(x, san), 0, 0); });
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  X509_digest(x, EVP_sha256(), digest, &size);
+  for (unsigned i = 0; i < size; ++i) {
+    out->fingerprint += kHex[digest[i] >> 4];
+    out->fingerprint += kHex[digest[i] & 15];
+  }
+  out->serial = text_written([&](BIO* bio) { i2a_ASN1_INTEGER(bio, X509_get0_serialNumber(x)); });
+  ERR_clear_error();
+  return out;
+}
+
 }  // namespace
 
 const char* tls_failure_name(TlsFailure failure) noexcept {
@@ -207,6 +238,7 @@ void TlsTransport::opened() noexcept {
   SSL_get0_alpn_selected(ssl_, &alpn, &size);
   if (size != 0) facts_.alpn = {reinterpret_cast<const char*>(alpn), size};
   facts_.resumed = SSL_session_reused(ssl_) == 1;
+  facts_.peer = peer_of(ssl_);
   (facts_.resumed ? setup_.stats->resumed : setup_.stats->full).add();
   taken_before_ = wire_.taken_bytes;
   owner_.on_ready();

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <array>
+#include <memory>
+#include <string>
 #include <string_view>
 
 #include "engines/stats.h"
@@ -70,10 +72,19 @@ struct TlsSetup {
   uint64_t key_records = uint64_t{1} << 23;
 };
 
+// Of the certificate that the peer showed.
+struct TlsPeerCertificate {
+  std::string subject;       // RFC 2253: "CN=shop,O=Example"
+  std::string san;           // "DNS:shop.example.com, email:..."; empty: it has none
+  std::string fingerprint;   // SHA-256, in lower-case hex
+  std::string serial;        // in hex
+};
+
 // Good for as long as the transport lives.
 struct TlsFacts {
   std::string_view version, cipher, server_name, alpn;   // "TLSv1.3", "TLS_AES_128_GCM_SHA256", as they came
   bool resumed = false;
+  std::unique_ptr<const TlsPeerCertificate> peer{};   // null: it showed none
 };
 
 class TlsTransport final : public Transport, public TransportOwner {

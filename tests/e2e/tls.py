@@ -327,6 +327,74 @@ def test_reload_takes_new_files(t):
     assert secure(t, context(second[0])).get().status == 200
 
 
+def refused(t, made):
+    """What a client hears that is not let in: at once, or (TLS 1.3) with its first read."""
+    try:
+        secure(t, made).get()
+    except (ssl.SSLError, Incomplete, ConnectionError) as refusal:
+        return str(refusal)
+    raise AssertionError("it was let in")
+
+
+@case()
+def test_client_certificates(t):
+    good, stranger = certificate("client.test"), certificate("client.test", mark="stranger")
+    weir = serve(t, t.origin(), pairs=[certificate("localhost")], log={"level": "debug"},
+                 listener_more={"tls": {"client_ca": good[0]}})
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        made = context(version=version)
+        heard = refused(t, made)
+        assert version == ssl.TLSVersion.TLSv1_2 or "certificate required" in heard.lower().replace("_", " "), heard
+        made = context(version=version)
+        made.load_cert_chain(*stranger)
+        assert "unknown ca" in refused(t, made).lower().replace("_", " ")
+        made = context(version=version)
+        made.load_cert_chain(*good)
+        client = secure(t, made)
+        client.request("GET", "/", [("Host", "localhost")])
+        assert client.response().status == 200
+        client.request("GET", "/", [("Host", "elsewhere.test")])
+        assert client.response().status == 421, "a host that the listener's certificates do not name"
+    for reason in ("certificate_missing", "certificate_unknown_ca"):
+        assert weir.metric("weir_tls_handshake_failures_total", reason=reason) == 2
+        weir.wait_log("TLS handshake failed.*reason=" + reason)
+
+
+@case(engines=("epoll",))
+def test_client_certificates_that_may_be_missing(t):
+    good = certificate("client.test")
+    serve(t, t.origin(), listener_more={"tls": {"client_ca": good[0], "client_auth": "request"}})
+    client = secure(t)
+    client.request("GET", "/", [("Host", "localhost")])
+    assert client.response().status == 200
+    made = context()
+    made.load_cert_chain(*certificate("client.test", mark="stranger"))
+    refused(t, made)
+
+
+@case(engines=("epoll",))
+def test_changed_files_are_taken(t):
+    """Without a reload; a pair that does not belong together is said and changes nothing."""
+    first, second, third = (certificate("localhost", mark=mark) for mark in ("", "second", "third"))
+    cert, key = os.path.join(t.directory, "own.pem"), os.path.join(t.directory, "own.key")
+
+    def put(source, target):  # as renewal tools do it: never half a file
+        shutil.copy(source, target + ".new")
+        os.rename(target + ".new", target)
+    put(first[0], cert)
+    put(first[1], key)
+    weir = serve(t, t.origin(), pairs=[(cert, key)])
+    expiry = weir.metric("weir_tls_cert_not_after_seconds", cert=cert)
+    assert 89 * 86400 < expiry - time.time() < 91 * 86400
+    put(third[0], cert)
+    weir.wait_log(r"changed certificate files cannot be used.*own\.key` is the key of another certificate")
+    assert secure(t, context(first[0])).get().status == 200
+    put(second[0], cert)
+    put(second[1], key)
+    weir.wait_log(r"changed certificate files were taken")
+    assert secure(t, context(second[0])).get().status == 200
+
+
 @case(engines=("epoll",))
 def test_check(t):
     pair, other = certificate("localhost"), certificate("localhost", mark="other")

@@ -62,7 +62,6 @@ TEST_CASE("unknown, misplaced, missing and doubled keys") {
 TEST_CASE("keys whose pieces are not built yet are refused, not ignored") {
   const std::string later = " is not supported by this version yet";
   check({
-      listener("    tls: {cert: a, key: b, client_ca: c}\n", "4:28: `client_ca`" + later),
       listener("    tls: {cert: a, early_data: true}\n", "4:20: `early_data`" + later),
       listener("    proxy_protocol: accept\n", "4:5: `proxy_protocol`" + later),
       listener("    alt_svc: false\n", "4:5: `alt_svc`" + later),

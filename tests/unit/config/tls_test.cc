@@ -58,6 +58,9 @@ TEST_CASE("mistakes in `tls`") {
       tls("{cert: a, certificates: [{cert: b}]}", "4:34: `cert` and `certificates` exclude each other"),
       tls("{certificates: [{key: b}]}", "4:26: `cert` is missing in a certificate"),
       tls("{certificates: []}", "4:25: `certificates` is an empty list"),
+      tls("{cert: a, client_auth: request}", "4:33: `client_auth` needs `client_ca` beside it"),
+      tls("{cert: a, client_crl: b}", "4:32: `client_crl` needs `client_ca` beside it"),
+      tls("{cert: a, client_ca: b, client_auth: maybe}", "4:47: client_auth: `maybe` is none of `require` or `request`"),
       tls("{cert: a, min_version: \"1.1\"}", "4:33: min_version: `1.1` is none of `1.2` or `1.3`; did you mean `1.2`?"),
       tls("{cert: a, keys: b}", "4:20: unknown key `keys` in `tls`; did you mean `key`?"),
       tls("true", "4:10: `tls` must be a mapping (`key: value`), not text"),
@@ -73,6 +76,23 @@ TEST_CASE("what the files hold is said at the key that names them") {
   CHECK(broken.error().text() ==
         "t.yaml:4:45: key: `a.key` is the key of another certificate\nt.yaml:4:60: cert: `b.pem` expired on 2026-11-30\n");
   CHECK(warnings_of(site("{cert: c.pem}"), looks) == "t.yaml:4:17: cert: `c.pem` expires soon\n");
+}
+
+TEST_CASE("who may sign clients' certificates") {
+  const Snapshot read = snapshot_of(site("{cert: a.pem, client_ca: ca.pem, client_auth: request, client_crl: /k/crl.pem}"));
+  CHECK(read.listeners[0].tls->client_ca == "ca.pem");
+  CHECK(read.listeners[0].tls->client_auth == ClientAuth::request);
+  CHECK(read.listeners[0].tls->client_crl == "/k/crl.pem");
+  CHECK(snapshot_of(describe(read)).listeners[0].tls == read.listeners[0].tls);
+  CHECK(snapshot_of(site("{cert: a.pem, client_ca: ca.pem}")).listeners[0].tls->client_auth == ClientAuth::require);
+  Environment environment = FakeWorld().environment();
+  environment.pem = [](const std::string& path, PemKind kind) {
+    return path + (kind == PemKind::revocations ? " lists nobody" : " signs nobody");
+  };
+  const auto faulty = load_text(site("{cert: a.pem, client_ca: ca.pem, client_crl: crl.pem}"), "t.yaml", environment);
+  REQUIRE_FALSE(faulty);
+  CHECK(faulty.error().text() == "t.yaml:4:35: client_ca: `ca.pem` ca.pem signs nobody\n"
+                                 "t.yaml:4:55: client_crl: `crl.pem` crl.pem lists nobody\n");
 }
 
 TEST_CASE("a certificate that covers no host of the listener's routes") {

@@ -29,5 +29,5 @@ TEST_CASE("certificates: a file that went since the configuration was read fails
   REQUIRE_FALSE(loaded);
   CHECK(loaded.error().text() == "t.yaml:4:17: cert: `/nowhere/a.pem` cannot be read: no such file");
   config.listeners.pop_back();
-  CHECK(load_tls(config, keys)->size() == 1);
+  CHECK(load_tls(config, keys)->listeners.size() == 1);
 }

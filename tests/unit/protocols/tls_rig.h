@@ -43,11 +43,12 @@ inline TlsPem make_certificate(const CertificateWish& wish = {}) {
   X509_gmtime_adj(X509_getm_notBefore(x), wish.from_s);
   X509_gmtime_adj(X509_getm_notAfter(x), wish.to_s);
   X509_set_pubkey(x, key);
-  const auto* common = reinterpret_cast<const unsigned char*>("made for a test");
+  const std::string name = wish.names.empty() ? "made for a test" : wish.names.front();
+  const auto* common = reinterpret_cast<const unsigned char*>(name.c_str());
   X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, common, -1, -1, 0);
   X509_set_issuer_name(x, X509_get_subject_name(x));
   std::string names;
-  for (const std::string& name : wish.names) names += (names.empty() ? "DNS:" : ",DNS:") + name;
+  for (const std::string& one : wish.names) names += (names.empty() ? "DNS:" : ",DNS:") + one;
   if (!names.empty()) {
     X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, names.c_str());
     X509_add_ext(x, extension, -1);
@@ -59,6 +60,37 @@ inline TlsPem make_certificate(const CertificateWish& wish = {}) {
   X509_free(x);
   EVP_PKEY_free(key);
   return pem;
+}
+
+// A list by that self-signed certificate of itself, or of nobody.
+inline std::string make_revocations(const TlsPem& by, bool itself) {
+  BIO* cert_bio = BIO_new_mem_buf(by.certificates.data(), static_cast<int>(by.certificates.size()));
+  BIO* key_bio = BIO_new_mem_buf(by.key.data(), static_cast<int>(by.key.size()));
+  X509* x = PEM_read_bio_X509(cert_bio, nullptr, nullptr, nullptr);
+  EVP_PKEY* key = PEM_read_bio_PrivateKey(key_bio, nullptr, nullptr, nullptr);
+  X509_CRL* list = X509_CRL_new();
+  X509_CRL_set_version(list, 1);
+  X509_CRL_set_issuer_name(list, X509_get_subject_name(x));
+  ASN1_TIME* at = X509_gmtime_adj(nullptr, -60);
+  X509_CRL_set1_lastUpdate(list, at);
+  X509_gmtime_adj(at, 86400);
+  X509_CRL_set1_nextUpdate(list, at);
+  if (itself) {
+    X509_REVOKED* revoked = X509_REVOKED_new();
+    X509_REVOKED_set_serialNumber(revoked, X509_get_serialNumber(x));
+    X509_gmtime_adj(at, -30);
+    X509_REVOKED_set_revocationDate(revoked, at);
+    X509_CRL_add0_revoked(list, revoked);
+  }
+  X509_CRL_sign(list, key, EVP_sha256());
+  const std::string out = pem_text([&](BIO* b) { PEM_write_bio_X509_CRL(b, list); });
+  ASN1_TIME_free(at);
+  X509_CRL_free(list);
+  EVP_PKEY_free(key);
+  X509_free(x);
+  BIO_free(cert_bio);
+  BIO_free(key_bio);
+  return out;
 }
 
 inline const TlsPem& ecdsa() {

@@ -379,6 +379,56 @@ TEST_CASE("tls: a ticket is good at every context that has the keys, for as long
   SSL_SESSION_free(session);
 }
 
+TEST_CASE("tls: clients' certificates", "[tls]") {
+  const TlsPem good = make_certificate({.names = {"client.test"}});
+  const TlsPem stranger = make_certificate({.names = {"stranger.test"}});
+  const TlsPem old = make_certificate({.names = {"old.test"}, .from_s = -7200, .to_s = -3600});
+  TlsServerOptions options = plain_server();
+  options.client_ca = good.certificates + old.certificates;
+  const auto outcome = [&](const TlsPem* shown) {
+    TlsPair pair(options);
+    REQUIRE(pair.problem.empty());
+    Foreign foreign(pair.loop, pair.server_setup, [&](SSL_CTX* c) {
+      if (shown == nullptr) return;
+      BIO* cert = BIO_new_mem_buf(shown->certificates.data(), static_cast<int>(shown->certificates.size()));
+      BIO* key = BIO_new_mem_buf(shown->key.data(), static_cast<int>(shown->key.size()));
+      X509* x = PEM_read_bio_X509(cert, nullptr, nullptr, nullptr);
+      EVP_PKEY* k = PEM_read_bio_PrivateKey(key, nullptr, nullptr, nullptr);
+      SSL_CTX_use_cert_and_key(c, x, k, nullptr, 1);
+      X509_free(x);
+      EVP_PKEY_free(k);
+      BIO_free(cert);
+      BIO_free(key);
+    });
+    foreign.run(pair.loop);
+    char byte;
+    SSL_read(foreign.ssl, &byte, 1);  // where TLS 1.3 clients hear of it
+    const char* heard = ERR_reason_error_string(ERR_peek_error());
+    ERR_clear_error();
+    const TlsPeerCertificate* peer = foreign.server.tls.facts().peer.get();
+    std::string out = peer == nullptr ? "nobody" : peer->subject + " " + peer->san;
+    if (peer != nullptr) CHECK(peer->fingerprint.size() == 64);
+    if (!foreign.server.tls.ready()) out = pair.failures.at(0) + "; the client heard: " + (heard == nullptr ? "" : heard);
+    foreign.end(pair.loop, pair.clock);
+    return out;
+  };
+  const std::string missing = "certificate_missing: peer did not return a certificate; the client heard: ";
+  const std::string unknown = "certificate_unknown_ca: self-signed certificate; the client heard: tlsv1 alert unknown ca";
+  for (const bool require : {true, false}) {
+    options.client_auth = require ? TlsClientAuth::require : TlsClientAuth::request;
+    CHECK(outcome(&good) == "CN=client.test DNS:client.test");
+    CHECK(outcome(nullptr) == (require ? missing + "tlsv13 alert certificate required" : "nobody"));
+    CHECK(outcome(&stranger) == unknown);
+    CHECK(outcome(&old) == "certificate_expired: certificate has expired; the client heard: ssl/tls alert certificate expired");
+  }
+  options.client_crl = make_revocations(good, false);
+  CHECK(outcome(&good) == "CN=client.test DNS:client.test");
+  options.client_crl = make_revocations(good, true);
+  CHECK(outcome(&good) == "certificate_revoked: certificate revoked; the client heard: ssl/tls alert certificate revoked");
+  options.client_crl = "nothing";
+  CHECK(TlsContext::server(options).error() == "the client_crl file holds no revocation list in PEM form, or a broken one");
+}
+
 TEST_CASE("tls: handshakes take turns", "[tls]") {
   TlsPair pair(plain_server());
   pair.turns.per_tick = 2;
