@@ -20,6 +20,7 @@ class SocketTransport {
     tls_.reset(new (std::nothrow) TlsTransport(loop_, tcp_, owner_, setup, side));
     if (tls_ == nullptr) return false;
     tcp_.set_owner(*tls_);
+    out_ = &tls_->out();
     tls_->start(server_name);
     return true;
   }
@@ -29,20 +30,29 @@ class SocketTransport {
     if (tls_ != nullptr) [[unlikely]] tls_->read(want);
     else tcp_.read(want);
   }
-  bool reading() const noexcept { return tls_ != nullptr ? tls_->reading() : tcp_.reading(); }
+  bool reading() const noexcept {
+    if (tls_ != nullptr) [[unlikely]] return tls_->reading();
+    return tcp_.reading();
+  }
   void stop_reading() noexcept {
     if (tls_ != nullptr) [[unlikely]] tls_->stop_reading();
     else tcp_.stop_reading();
   }
-  bool at_eof() const noexcept { return tls_ != nullptr ? tls_->at_eof() : tcp_.at_eof(); }
+  bool at_eof() const noexcept {
+    if (tls_ != nullptr) [[unlikely]] return tls_->at_eof();
+    return tcp_.at_eof();
+  }
   bool truncated() const noexcept { return tls_ != nullptr && tls_->truncated(); }
-  Chain& out() noexcept { return tls_ != nullptr ? tls_->out() : tcp_.out(); }
-  const Chain& out() const noexcept { return tls_ != nullptr ? tls_->out() : tcp_.out(); }
+  Chain& out() noexcept { return *out_; }
+  const Chain& out() const noexcept { return *out_; }
   void flush() noexcept {
     if (tls_ != nullptr) [[unlikely]] tls_->flush();
     else tcp_.flush();
   }
-  bool sending() const noexcept { return tls_ != nullptr ? tls_->sending() : tcp_.sending(); }
+  bool sending() const noexcept {
+    if (tls_ != nullptr) [[unlikely]] return tls_->sending();
+    return tcp_.sending();
+  }
   void finish_writing() noexcept {
     if (tls_ != nullptr) [[unlikely]] tls_->finish_writing();
     else tcp_.finish_writing();
@@ -51,7 +61,10 @@ class SocketTransport {
     if (tls_ != nullptr) [[unlikely]] tls_->close(reset);
     else tcp_.close(reset);
   }
-  bool closing() const noexcept { return tls_ != nullptr ? tls_->closing() : tcp_.closing(); }
+  bool closing() const noexcept {
+    if (tls_ != nullptr) [[unlikely]] return tls_->closing();
+    return tcp_.closing();
+  }
   Socket* plain_socket() noexcept { return tls_ != nullptr ? nullptr : tcp_.plain_socket(); }
   std::string_view alpn() const noexcept { return tls_ != nullptr ? tls_->alpn() : std::string_view(); }
   uint64_t acked_bytes() noexcept { return tcp_.acked_bytes(); }
@@ -65,6 +78,7 @@ class SocketTransport {
   Loop& loop_;
   TransportOwner& owner_;
   TcpTransport tcp_;
+  Chain* out_ = &tcp_.out();
   std::unique_ptr<TlsTransport> tls_;
 };
 
