@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/source_dir.h"
+
 namespace {
 
 constexpr unsigned long kRuns = 30'000;
@@ -22,8 +24,10 @@ struct Run {
   }
 };
 
+std::string folder() { return weir::source_dir() + "/tests/fuzz"; }
+
 Run run(const std::string& arguments) {
-  FILE* pipe = popen((WEIR_FUZZ_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
+  FILE* pipe = popen((weir::build_dir() + "/tests/fuzz/h1_fuzz " + arguments + " 2>&1").c_str(), "r");
   REQUIRE(pipe != nullptr);
   Run result{};
   std::array<char, 4096> piece{};
@@ -40,7 +44,7 @@ TEST_CASE("the HTTP/1 codec keeps its promises on the committed corpus and on wh
   std::string fresh = (std::filesystem::temp_directory_path() / "weir-fuzz-XXXXXX").string();
   REQUIRE(mkdtemp(fresh.data()) != nullptr);
   const Run done = run("-seed=1 -max_len=1024 -timeout=25 -runs=" + std::to_string(kRuns) + " -artifact_prefix=" + fresh +
-                       "/ -dict=" WEIR_FUZZ_FOLDER "/h1.dict " + fresh + " " WEIR_FUZZ_FOLDER "/corpus/h1");
+                       "/ -dict=" + folder() + "/h1.dict " + fresh + " " + folder() + "/corpus/h1");
   INFO(done.output);
   CHECK(WIFEXITED(done.status));
   REQUIRE(WEXITSTATUS(done.status) == 0);
@@ -50,7 +54,7 @@ TEST_CASE("the HTTP/1 codec keeps its promises on the committed corpus and on wh
 
 TEST_CASE("control: a broken promise of the codec ends the fuzz target", "[fuzz][X3]") {
   REQUIRE(setenv("WEIR_FUZZ_CONTROL", "1", 1) == 0);
-  const Run broken = run("-runs=1 -artifact_prefix=/dev/null " WEIR_FUZZ_FOLDER "/corpus/h1/get");
+  const Run broken = run("-runs=1 -artifact_prefix=/dev/null " + folder() + "/corpus/h1/get");
   unsetenv("WEIR_FUZZ_CONTROL");
   INFO(broken.output);
   CHECK(!(WIFEXITED(broken.status) && WEXITSTATUS(broken.status) == 0));

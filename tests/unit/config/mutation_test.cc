@@ -8,6 +8,7 @@
 
 #include "config/describe.h"
 #include "config/schema_json.h"
+#include "tests/source_dir.h"
 #include "tests/unit/config/json_schema.h"
 #include "tests/unit/config/support.h"
 
@@ -28,7 +29,7 @@ class Chance {
 
 std::string complete_example() {
   std::stringstream text;
-  text << std::ifstream(std::string(WEIR_SOURCE_DIR) + "/docs/examples/complete.yaml").rdbuf();
+  text << std::ifstream(source_dir() + "/docs/examples/complete.yaml").rdbuf();
   return text.str();
 }
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "config/schema.h"
+#include "tests/source_dir.h"
 #include "tests/unit/config/json_schema.h"
 #include "tests/unit/config/support.h"
 
@@ -33,7 +34,7 @@ TEST_CASE("the schema has every key of the table, and what is not supported yet 
 TEST_CASE("every example satisfies the schema") {
   const JsonSchema schema(schema_json());
   size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(WEIR_SOURCE_DIR) + "/docs/examples")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/docs/examples")) {
     if (entry.path().extension() != ".yaml") continue;
     CAPTURE(entry.path());
     std::stringstream text;

@@ -8,13 +8,14 @@
 #include <set>
 #include <sstream>
 
+#include "tests/source_dir.h"
 #include "tests/unit/config/support.h"
 
 namespace weir::config {
 namespace {
 
 std::string read(const std::string& path) {
-  std::ifstream file(std::string(WEIR_SOURCE_DIR) + "/" + path);
+  std::ifstream file(source_dir() + "/" + path);
   REQUIRE(file.good());
   std::stringstream text;
   text << file.rdbuf();
@@ -125,7 +126,7 @@ TEST_CASE("the reference has no key that is not in the table") {
 
 TEST_CASE("every example loads") {
   size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(WEIR_SOURCE_DIR) + "/docs/examples")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/docs/examples")) {
     if (entry.path().extension() != ".yaml") continue;
     ++count;
     auto result = load(entry.path(), Environment::real());

@@ -5,6 +5,7 @@
 #include "config/diff.h"
 #include "config/schema.h"
 #include "config/values.h"
+#include "tests/source_dir.h"
 #include "tests/unit/config/support.h"
 
 namespace weir::config {
@@ -392,7 +393,7 @@ tests: [{get: "http://c/p", expect: {status: 418, route: /p}}]
 }
 
 TEST_CASE("the complete example survives being described; secrets do not leave") {
-  const Snapshot first = load(std::string(WEIR_SOURCE_DIR) + "/docs/examples/complete.yaml", Environment::real()).value();
+  const Snapshot first = load(source_dir() + "/docs/examples/complete.yaml", Environment::real()).value();
   const std::string described = describe(first);
   const Snapshot second = snapshot_of(described);
   CHECK(describe(second) == described);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "protocols/exchange/fault.h"
+#include "tests/source_dir.h"
 
 using namespace weir;
 
@@ -24,7 +25,7 @@ std::string row_of(What what) {
 }  // namespace
 
 TEST_CASE("docs/errors.md says what the table of causes says", "[fault]") {
-  std::ifstream file(WEIR_SOURCE_DIR "/docs/errors.md");
+  std::ifstream file(source_dir() + "/docs/errors.md");
   REQUIRE(file.good());
   std::vector<std::string> rows;
   for (std::string line; std::getline(file, line);)
