@@ -211,7 +211,7 @@ def test_stalled_origin_upload(t):
             text = head_bytes("POST", "/up", [("Transfer-Encoding", "chunked")]) + b"%x\r\n" % size + data + b"\r\n0\r\n\r\n"
         else:
             text = head_bytes("POST", "/up", [("Content-Length", str(size))]) + data
-        sent, accepted = push_until_stalled(client.sock, text)
+        sent, accepted = push_until_stalled(client.sock, text, idle_s=0.7)
         t.note(f"{'chunked' if chunked else 'length'}: {accepted >> 10} KiB accepted, RSS +{weir.rss_kib() - before} KiB")
         assert accepted <= 8 << 20, f"{accepted} bytes were taken for an origin that reads nothing"
         if not t.sanitized:

@@ -132,10 +132,12 @@ def test_term_completes_answer(t):
     response = client.head()
     weir.term()
     idle.expect_eof()
+    idle.close()
     assert weir.alive(), "weir ended before its answer did"
     gate.set()
     assert b"".join(client.pieces(response)) == b"first half,second half"
     client.expect_eof()
+    client.close()
     assert weir.wait_exit() == 0
 
 
@@ -158,6 +160,7 @@ def test_term_before_answer(t):
     answer = client.response()
     assert answer.body == b"at last" and "close" in (answer.header("connection") or "").lower(), answer.headers
     client.expect_eof()
+    client.close()  # weir would wait for that
     assert weir.wait_exit() == 0
 
 
@@ -242,7 +245,7 @@ def test_ends_under_new_connections(t):
 def test_quit_lifts_the_grace(t):
     """QUIT after TERM: what is still being answered has all the time it needs."""
     gate = threading.Event()
-    weir = t.weir(t.origin(gated(gate)), shutdown={"grace": "700ms"})
+    weir = t.weir(t.origin(gated(gate)), shutdown={"grace": "300ms"})
     client = t.client()
     client.request("GET", "/")
     response = client.head()
@@ -250,8 +253,9 @@ def test_quit_lifts_the_grace(t):
     weir.wait_log(r"stage=refusing")
     weir.signal(signal.SIGQUIT)
     weir.wait_log(r"draining to the end")
-    time.sleep(1.5)  # longer than the grace: it must have passed
+    time.sleep(0.6)  # longer than the grace: it must have passed
     assert weir.alive() and "stage=cutting" not in weir.log(), weir.log()
     gate.set()
     assert b"".join(client.pieces(response)) == b"first half,second half"
+    client.close()
     assert weir.wait_exit() == 0

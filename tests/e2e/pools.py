@@ -83,8 +83,7 @@ def test_down_server_is_passed_over(t):
         client = t.client()
         assert [client.get("/").status for _ in range(20)] == [200] * 20
         assert weir.metric("weir_retries_total", reason="connect") >= 5
-        weir.term()
-        weir.wait_exit()
+        t.end(weir)
 
 
 @case()

@@ -80,6 +80,13 @@ class Case:
         weir.wait_ready(ports)
         return weir
 
+    def end(self, weir):
+        """TERM, and the status 0. The clients go first: weir would wait for those that keep their side open."""
+        for client in self.clients:
+            client.close()
+        weir.term()
+        assert weir.wait_exit() == 0
+
     def client(self, port=None, **options):
         self.clients.append(Client(("127.0.0.1", port or self.port), **options))
         return self.clients[-1]
