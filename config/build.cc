@@ -53,6 +53,7 @@ void read_limits(Draft& draft, const Fields& fields) {
   limits.resets = fields.number("resets").value();
   limits.ws_message_bytes = fields.number("ws_message").value();
   read_pipe(draft, fields, limits);
+  check_memory(draft, fields);
 }
 
 void read_log(Draft& draft, const Fields& fields) {

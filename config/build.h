@@ -67,6 +67,7 @@ bool covers(const Match& wide, const Match& narrow, size_t listeners);   // ever
 
 // What only the whole shows: shadowed routes, two fallbacks, a bind twice, https without TLS, an unused upstream.
 void check_routes(Draft& draft);
+void check_memory(Draft& draft, const Fields& limits);   // a budget that the other limits cannot fit
 void check_binds(Draft& draft);
 void check_schemes(Draft& draft);
 void check_unused(Draft& draft);

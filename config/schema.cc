@@ -264,8 +264,10 @@ constexpr auto kRows = std::to_array<Row>({
     in(may(L::limits, "connections", T::count, "65536", "Client connections; over it they are refused and counted. "
                                                         "At most what RLIMIT_NOFILE carries."),
        1, 100'000'000),
-    in(may(L::limits, "memory", T::size, "(half of the cgroup's or machine's)", "What the process means to stay under. "
-                                                                                "Told in /status; not enforced yet."),
+    in(may(L::limits, "memory", T::size, "(half of the cgroup's or machine's)", "What the process holds for its connections. At "
+                                                                                "80 % grants shrink to 16KiB, at 95 % accepting "
+                                                                                "stops and exchanges that stand still end; see "
+                                                                                "memory.md."),
        16 * kMi, 0),
     not_yet(in(may(L::limits, "h2_streams", T::count, "256", "Streams at once of one client; over it REFUSED_STREAM."), 1,
                1'000'000)),

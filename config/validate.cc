@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "config/build.h"
+#include "config/footprint.h"
 
 namespace weir::config {
 namespace {
@@ -141,6 +142,33 @@ void check_binds(Draft& draft) {
       }
       break;
     }
+  }
+}
+
+// Pipes begin at `min` without asking; from there on the budget itself holds them back.
+void check_memory(Draft& draft, const Fields& fields) {
+  const Limits& limits = draft.snapshot.limits;
+  if (!limits.memory_bytes) return;
+  const uint64_t room = *limits.memory_bytes / 100 * kGrantsPercent;
+  if (const uint64_t one = connection_bytes(limits, limits.pipe_min_bytes); one > room) {
+    draft.report.error(fields.mark("memory"),
+                       "memory: one connection may need " + std::to_string(one) +
+                           " bytes (`pipe`, `request_head`, `response_head`); " + std::to_string(kGrantsPercent) + " % of " +
+                           size_text(*limits.memory_bytes) + " is less");
+  }
+  // `auto` is as many as fit.
+  const uint64_t workers = std::max<uint32_t>(draft.snapshot.workers, 1);
+  if (const uint64_t all = workers * worker_minimum_bytes(limits); all > room) {
+    draft.report.error(fields.mark("memory"), "memory: " + std::to_string(workers) + " worker(s) need " + std::to_string(all) +
+                                                  " bytes at least; " + std::to_string(kGrantsPercent) + " % of " +
+                                                  size_text(*limits.memory_bytes) + " is less");
+  }
+  if (limits.connections_set && limits.connections > connections_carried(*limits.memory_bytes)) {
+    draft.report.error(fields.mark("connections"),
+                       "connections: " + std::to_string(limits.connections) + " idle connections of " +
+                           std::to_string(kIdleConnectionBytes) + " bytes do not fit 80 % of `memory` (" +
+                           size_text(*limits.memory_bytes) + "): at most " +
+                           std::to_string(connections_carried(*limits.memory_bytes)));
   }
 }
 

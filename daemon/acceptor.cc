@@ -31,7 +31,7 @@ void Acceptor::completed() noexcept {
   if (ending_) {
     shut();
   } else if (result >= 0 || result == -ECANCELED) {
-    loop_.submit(*this);  // to the engine that the socket has now
+    if (!paused_ || closing_) loop_.submit(*this);  // to the engine that the socket has now
   } else {
     look_again(closing_ ? kServeQueue : kRetryAccept);
     owner_.on_accept_failed(-result);
@@ -46,7 +46,7 @@ void Acceptor::due_entry(Timer& timer) noexcept {
     if (self.closing_) self.end();  // nothing came any more, or they never stop
   } else if (self.closing_ && self.loop_.now() >= self.close_by_) {
     self.end();
-  } else {
+  } else if (!self.paused_ || self.closing_) {
     self.loop_.submit(self);
     if (self.closing_) self.look_again(kServeQueue);
   }
@@ -56,6 +56,13 @@ void Acceptor::change_engine(EngineKind kind) noexcept {
   if (closing_ || socket_.engine == kind) return;
   socket_.engine = kind;
   loop_.cancel(*this);
+}
+
+void Acceptor::pause(bool pause) noexcept {
+  paused_ = pause;
+  if (closing_) return;
+  if (pause) loop_.cancel(*this);
+  else if (idle() && !due_.armed()) loop_.submit(*this);
 }
 
 void Acceptor::close() noexcept {

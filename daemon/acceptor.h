@@ -29,6 +29,7 @@ class Acceptor final : AcceptOp, Slot {
   void change_engine(EngineKind kind) noexcept;   // its next accept goes there
   void close() noexcept;                          // serves out its queue first
   void close_now() noexcept;
+  void pause(bool pause) noexcept;                // those that come wait in the kernel's queue; close() still serves it out
   bool closing() const noexcept { return closing_; }
   const std::string& bind() const noexcept { return bind_; }
 
@@ -46,6 +47,7 @@ class Acceptor final : AcceptOp, Slot {
   AcceptorOwner& owner_;
   Socket socket_;
   std::string bind_;
+  bool paused_ = false;
   bool closing_ = false;      // it serves out its queue
   bool ending_ = false;       // and now it ends
   TimePoint close_by_ = kNever;

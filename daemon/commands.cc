@@ -116,6 +116,11 @@ std::string status_text(const std::string& status_json, const std::string& upstr
     rows.push_back({listener.at("name").plain(), binds_text(listener), listener.at("engine").plain(),
                     listener.at("connections").plain()});
   out += table(rows);
+  if (const Value& memory = status->at("memory"); memory.is(Value::Kind::object)) {
+    out += "\nmemory " + memory.at("level").plain() + ": " + memory.at("leased_bytes").plain() + " of " +
+           memory.at("budget_bytes").plain() + " bytes; a connection may cost " + memory.at("worst_connection_bytes").plain() +
+           " bytes, an idle one " + memory.at("idle_connection_bytes").plain() + '\n';
+  }
   if (const auto upstreams = Value::parse(upstreams_json)) out += upstreams_table(*upstreams);
   for (const auto& [name, count] : status->at("must_stay_zero").members())
     if (count.number() != 0) out += "\n" + name + " is " + count.plain() + ": a bug of Weir's, please report it\n";

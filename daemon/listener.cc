@@ -19,9 +19,14 @@ Listener::Listener(ListenerHost& host, std::string name, EngineKind engine, List
   tls_.stats = &stats_.tls;
   tls_.failed = tls_failed;
   tls_.arg = this;
+  paused_ = !host.memory.accepting();
+  host.memory.add(*this);
 }
 
-Listener::~Listener() { WEIR_ASSERT(empty()); }
+Listener::~Listener() {
+  WEIR_ASSERT(empty());
+  host_.memory.remove(*this);
+}
 
 void Listener::configure(size_t index, WorkerRuntime& current, const h1::HeadLimits& head, uint64_t body_max,
                          const h1::ServerTimeouts& timeouts, const TlsContext& tls) noexcept {
@@ -43,6 +48,7 @@ void Listener::set_engine(EngineKind engine) noexcept {
 
 void Listener::add_socket(const std::string& bind, int fd) {
   sockets_.push_back(std::make_unique<Acceptor>(host_.loop, *this, bind, fd, view_.engine));
+  if (paused_) sockets_.back()->pause(true);
 }
 
 void Listener::keep_sockets(const std::vector<std::string>& binds) noexcept {
@@ -52,6 +58,11 @@ void Listener::keep_sockets(const std::vector<std::string>& binds) noexcept {
 
 void Listener::stop_accepting() noexcept {
   for (auto& acceptor : sockets_) acceptor->close();
+}
+
+void Listener::pause_accepting(bool pause) noexcept {
+  paused_ = pause;
+  for (auto& acceptor : sockets_) acceptor->pause(pause);
 }
 
 void Listener::on_acceptor_closed(Acceptor& acceptor) noexcept {
@@ -81,7 +92,8 @@ void Listener::on_accepted(const Accepted& accepted) noexcept {
       host_.conns.make(host_.exchanges, *this, policy_, stats_.server, accepted.fd, view_.engine, accepted.peer);
   if (conn == nullptr) {
     host_.connections_left.fetch_add(1, std::memory_order_relaxed);
-    give_back(RefusedCause::no_memory, ENOMEM);
+    if (host_.memory.refusing()) give_back(RefusedCause::memory, 0);
+    else give_back(RefusedCause::no_memory, ENOMEM);
     return;
   }
   conns_.add(*conn);
@@ -95,7 +107,8 @@ void Listener::refused(RefusedCause cause, int error) noexcept {
   refused_logged_ = host_.loop.now();
   log::warn("connections refused", {{"listener", name_},
                                     {"cause", refused_name(cause)},
-                                    {"error", error == 0 ? "limits.connections" : strerror(error)},
+                                    {"error", error != 0 ? strerror(error) : cause == RefusedCause::memory ? "limits.memory"
+                                                                                                           : "limits.connections"},
                                     {"count", std::to_string(refused_unlogged_)}});
   refused_unlogged_ = 0;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/acceptor.h"
+#include "daemon/budget.h"
 #include "daemon/conn_list.h"
 #include "daemon/forward.h"
 #include "daemon/stats.h"
@@ -25,6 +26,7 @@ struct ListenerHost {
   ExchangeContext& exchanges;
   SlotPool<h1::ServerConn>& conns;
   Forwarder& forwarder;
+  MemoryGuard& memory;
   std::atomic<int64_t>& connections_left;                  // the process's limit, shared by all workers
   TlsTurns& turns;
   void (*emptied)(void* worker) noexcept;                  // a connection or accept op ended: look whether all is over
@@ -42,10 +44,12 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   void add_socket(const std::string& bind, int fd);        // takes the descriptor over
   void keep_sockets(const std::vector<std::string>& binds) noexcept;   // drops all others
   void stop_accepting() noexcept;                          // all of them, once what is queued has been served
+  void pause_accepting(bool pause) noexcept;               // while memory is short: what comes waits in the kernel's queue
   void drain() noexcept;                                   // its connections end as they become idle
   void cut(const Fault& fault) noexcept;                   // they end now
   void announce(bool on) noexcept;                         // answers say "connection: close", or no longer; still accepting
   const ConnList& connections() const noexcept { return conns_; }
+  ConnList& connections() noexcept { return conns_; }
   bool empty() const noexcept { return conns_.empty() && sockets_.empty(); }
   bool retired = false;
   const std::string& name() const noexcept { return name_; }
@@ -68,6 +72,7 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   std::vector<std::unique_ptr<Acceptor>> sockets_;
   ConnList conns_;
   bool drained_ = false;
+  bool paused_ = false;
   bool cut_ = false;                  // what is accepted now ends at once
   TimePoint refused_logged_{};
   uint64_t refused_unlogged_ = 0;

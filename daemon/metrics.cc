@@ -240,10 +240,22 @@ void upstreams(Text& text, Supervisor& supervisor) {
 }
 
 void process(Text& text, Supervisor& supervisor) {
-  text.family("weir_buffered_bytes", "gauge", "Memory of slabs in use.");
-  text.sample({}, sum_workers(supervisor, [](Worker& w) { return w.loop_stats().slabs_in_use.get() * kSlabBytes; }));
-  text.family("weir_memory_budget_bytes", "gauge", "Memory that buffers may take.");
-  text.sample({}, supervisor.memory_bytes());
+  text.family("weir_buffered_bytes", "gauge", "Memory of buffers in use: slabs, and the kernel's pipes of relays.");
+  text.sample({}, sum_workers(supervisor, [](Worker& w) {
+                return w.loop_stats().slabs_in_use.get() * kSlabBytes + w.loop_stats().relay_pipe_bytes.get();
+              }));
+  text.family("weir_memory_budget_bytes", "gauge", "Memory that connections may take (limits.memory).");
+  text.sample({}, supervisor.memory().limit());
+  text.family("weir_memory_held_bytes", "gauge", "What is held of it: buffers in use or kept, connections, exchanges.");
+  text.sample({}, sum_workers(supervisor, [](Worker& w) { return w.loop_stats().memory_held.get(); }));
+  text.family("weir_memory_leased_bytes", "gauge", "What the workers have leased of it; the levels at 80 and 95 % follow this.");
+  text.sample({}, supervisor.memory().used());
+  text.family("weir_memory_waited_total", "counter", "Requests that waited for memory before they began.");
+  text.sample({}, sum_workers(supervisor, [](Worker& w) { return w.exchange_stats().waited_for_memory.get(); }));
+  text.family("weir_memory_ended_total", "counter", "Exchanges that were ended to make room.");
+  text.sample({}, sum_workers(supervisor, [](Worker& w) { return w.memory_stats().ended.get(); }));
+  text.family("weir_memory_trimmed_bytes_total", "counter", "Memory of free buffers that was given back to the kernel.");
+  text.sample({}, sum_workers(supervisor, [](Worker& w) { return w.memory_stats().trimmed.get(); }));
   text.family("weir_pool_growth_total", "counter", "Segments added to the slab pools.");
   text.sample({}, sum_workers(supervisor, [](Worker& w) { return w.loop_stats().pool_growths.get(); }));
   text.family("weir_loop_stalls_total", "counter", "Ticks above 10 ms, by the phase that took most of it.");

@@ -64,7 +64,7 @@ class Pool final : public h1::ClientConnHost {
 // All pools of one worker, by upstream and address: what is counted and limited for an upstream is so for its own connections.
 class PoolSet {
  public:
-  PoolSet(ExchangeContext& context) noexcept : context_(context) {}
+  PoolSet(ExchangeContext& context) noexcept : context_(context) { conns_.charge_to(context.loop.slabs().lease()); }
   Pool& at(const std::string& upstream, const Address& address, Allowance& allowance);   // found or made
   void retire_unseen(uint64_t generation) noexcept;  // and frees those retired before that have emptied since
   void close_idle() noexcept;

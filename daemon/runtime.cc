@@ -7,6 +7,7 @@ const char* refused_name(RefusedCause cause) noexcept {
     case RefusedCause::limit: return "limit";
     case RefusedCause::no_descriptor: return "no_descriptor";
     case RefusedCause::no_memory: return "no_memory";
+    case RefusedCause::memory: return "memory";
     case RefusedCause::other: return "other";
   }
   return "other";

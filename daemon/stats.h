@@ -19,8 +19,8 @@ namespace weir {
 using ClassCounters = std::array<Counter, 6>;
 inline size_t code_class(uint16_t status) noexcept { return status >= 100 && status < 600 ? status / 100u : 0u; }
 
-enum class RefusedCause : uint8_t { limit, no_descriptor, no_memory, other };
-inline constexpr int kRefusedCauses = 4;
+enum class RefusedCause : uint8_t { limit, no_descriptor, no_memory, memory, other };   // memory: the budget (limits.memory)
+inline constexpr int kRefusedCauses = 5;
 const char* refused_name(RefusedCause cause) noexcept;
 
 struct ListenerStats {
@@ -43,6 +43,12 @@ struct UpstreamStats {
 
 struct OriginStats {
   ClassCounters answers;
+};
+
+// Of one worker and the memory budget.
+struct MemoryStats {
+  Counter ended;        // exchanges and unfinished heads that were ended to make room
+  Counter trimmed;      // bytes of free buffers given back to the kernel
 };
 
 // One kind of block under one key, for each worker.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "config/footprint.h"
 #include "daemon/json.h"
 #include "daemon/metrics.h"
 #include "daemon/supervisor.h"
@@ -53,6 +54,11 @@ std::string status_json(Supervisor& supervisor) {
     out.end_array().end_object();
   }
   out.end_array();
+  const MemoryBudget& memory = supervisor.memory();
+  out.key("memory").object().member("budget_bytes", memory.limit()).member("leased_bytes", memory.used());
+  out.member("level", memory_level_name(memory.level()));
+  out.member("idle_connection_bytes", config::kIdleConnectionBytes);
+  out.member("worst_connection_bytes", config::worst_connection_bytes(runtime.config.limits)).end_object();
   out.key("must_stay_zero").object();
   for (const ZeroCounter& zero : kZeroCounters) {
     uint64_t total = 0;

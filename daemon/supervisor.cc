@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "config/footprint.h"
 #include "daemon/admin_api.h"
 #include "daemon/config_tests.h"
 #include "daemon/log.h"
@@ -28,7 +29,8 @@ constexpr Duration kFilesLook = std::chrono::seconds(1);
 constexpr int64_t kExpirySayEvery = 86'400;
 constexpr Duration kCutPatience = std::chrono::seconds(3);
 constexpr size_t kControlSlabBytes = size_t{64} << 20;
-constexpr size_t kWorkerSlabBytesMin = size_t{16} << 20;
+constexpr size_t kProbeSlabBytes = size_t{16} << 20;
+constexpr size_t kAddressSpaceMax = size_t{16} << 40;   // of all pools; x86-64 has 128 TiB
 
 log::Level level_of(config::LogLevel level) { return static_cast<log::Level>(level); }
 log::Format format_of(config::LogFormat format) {
@@ -108,9 +110,9 @@ int Supervisor::start() {
   const log::Level level = level_of(options_.log_level.value_or(loaded->log.level));
   log::start(level, format_of(loaded->log.format));
   for (const config::Problem& warning : loaded->warnings) later([text = warning.text()] { log::warn(text); });
-  size_t workers = loaded->workers == 0 ? system::usable_cpus() : loaded->workers;
+  memory_.resize(loaded->limits.memory_bytes.value_or(system::usable_memory_bytes() / 2));
+  const size_t workers = worker_count(*loaded);
   const Addresses addresses = resolve_all(*loaded, {});
-  memory_bytes_ = loaded->limits.memory_bytes.value_or(system::usable_memory_bytes() / 2);
   runtime_ = compile(std::move(*loaded), addresses, 1, workers, registry_, tls_.listeners);
   later([this] { warn_unresolved(); });
   int failed = start_sockets();
@@ -140,10 +142,14 @@ std::vector<config::SocketName> Supervisor::binds_of(const config::Snapshot& con
 int Supervisor::start_sockets() {
   const config::Snapshot& config = runtime_->config;
   const uint64_t descriptors = system::raise_descriptor_limit();
-  const size_t workers = std::max<size_t>(1, config.workers == 0 ? system::usable_cpus() : config.workers);
+  const size_t workers = worker_count(config);
   const system::DescriptorShare share = system::share_descriptors(descriptors, workers, config.limits.connections);
   relay_pipes_ = share.relay_pipes;
   connections_max_ = static_cast<int64_t>(share.connections);
+  if (const auto fit = static_cast<int64_t>(config::connections_carried(memory_.limit())); connections_max_ > fit) {
+    connections_max_ = fit;
+    later([fit] { log::info("connections are limited by limits.memory", {{"limit", std::to_string(fit)}}); });
+  }
   connections_left_ = connections_max_;
   if (static_cast<uint64_t>(connections_max_) < config.limits.connections)
     later([this, descriptors, set = config.limits.connections_set] {
@@ -216,9 +222,9 @@ int Supervisor::start_engines() {
     uring_refusal_ = probe_->refusal->text;
   } else {
     // The probe used one small ring; whether the limits carry one for each worker shows only by making one.
-    SlabPool scratch(kWorkerSlabBytesMin);
+    SlabPool scratch(kProbeSlabBytes);
     UringOptions one;
-    one.rings = static_cast<unsigned>(runtime_->config.workers == 0 ? system::usable_cpus() : runtime_->config.workers);
+    one.rings = static_cast<unsigned>(worker_count(runtime_->config));
     one.probe = &*probe_;
     if (auto ring = make_uring_engine(scratch, one); !ring) uring_refusal_ = ring.error().text;
   }
@@ -241,14 +247,22 @@ std::string Supervisor::engine_reason(const config::Listener& listener) const {
   return uring_refusal_.empty() ? "adaptive: io_uring is usable" : "adaptive: " + uring_refusal_;
 }
 
+// `auto`: one for each CPU, but no more than the memory budget carries.
+size_t Supervisor::worker_count(const config::Snapshot& config) const {
+  if (config.workers != 0) return config.workers;
+  return std::max<size_t>(1, std::min<size_t>(system::usable_cpus(), config::workers_carried(config.limits, memory_.limit())));
+}
+
 int Supervisor::start_workers() {
   const config::Snapshot& config = runtime_->config;
-  const size_t count = config.workers == 0 ? system::usable_cpus() : config.workers;
+  const size_t count = worker_count(config);
   WorkerOptions options;
   options.epoll = options.uring = false;
   for (const config::Listener& listener : config.listeners)
     (engine_of(listener) == EngineKind::uring ? options.uring : options.epoll) = true;
-  options.slab_bytes_max = std::max<size_t>(memory_bytes_ / count, kWorkerSlabBytesMin);
+  // Any worker may need all of it, and a reload may allow more.
+  options.slab_bytes_max = std::min<uint64_t>(std::max(memory_.limit(), system::usable_memory_bytes()), kAddressSpaceMax / count);
+  options.memory = &memory_;
   options.rings = static_cast<unsigned>(count);
   options.relay_pipes_max = static_cast<unsigned>(std::min<uint64_t>(
       relay_pipes_ / (count * static_cast<size_t>(options.epoll + options.uring)), UINT_MAX));
@@ -292,7 +306,7 @@ void Supervisor::log_identity() {
                                              {"hash", runtime_->config.hash},
                                              {"workers", std::to_string(workers_.size())},
                                              {"engines", engines},
-                                             {"memory_budget_bytes", std::to_string(memory_bytes_)},
+                                             {"memory_budget_bytes", std::to_string(memory_.limit())},
                                              {"connections_max", std::to_string(connections_max_)}});
   for (const config::Listener& listener : runtime_->config.listeners) {
     const EngineKind kind = engine_of(listener);
@@ -562,6 +576,7 @@ std::string Supervisor::take(config::Snapshot config, const LookedUp& found, std
   }
   for (const config::Problem& warning : config.warnings) log::warn(warning.text());
   log::set(level_of(options_.log_level.value_or(config.log.level)), format_of(config.log.format));
+  memory_.resize(config.limits.memory_bytes.value_or(system::usable_memory_bytes() / 2));
   tls_ = *found.tls;
   runtime_ = compile(std::move(config), found.addresses, runtime_->generation + 1, workers_.size(), registry_, tls_.listeners);
   warn_unresolved();

@@ -60,7 +60,7 @@ class Supervisor {
   const std::vector<CertificateAge>& certificates() const { return tls_.ages; }
   uint64_t started_unix() const { return started_unix_; }
   const std::string& config_path() const { return options_.config_path; }
-  uint64_t memory_bytes() const { return memory_bytes_; }
+  const MemoryBudget& memory() const { return memory_; }
   uint64_t access_lines_dropped() const { return access_->dropped(); }
 
   // What the admin server can tell it to do (supervisor's thread). Texts: why it was not done.
@@ -76,6 +76,7 @@ class Supervisor {
   int start();
   int start_sockets();
   int start_engines();
+  size_t worker_count(const config::Snapshot& config) const;
   int start_workers();
   void start_admin();
   void log_identity();
@@ -109,6 +110,7 @@ class Supervisor {
   SupervisorOptions options_;
   SystemClock clock_;
   Loop loop_;
+  MemoryBudget memory_{uint64_t{64} << 20};              // the configuration says how much
   StatsRegistry registry_;
   TlsTicketKeys tickets_;                                // outlives every runtime
   LoadedTls tls_;                                        // what serves now
@@ -139,7 +141,6 @@ class Supervisor {
   bool accepting_ = true;
   bool drained_ = false;                                 // by a person
   size_t emptied_ = 0;
-  uint64_t memory_bytes_ = 0;
   std::set<std::string> given_;                          // listener and bind: sockets that the workers have
   bool last_reload_ok_ = true;
   int64_t last_reload_unix_ = 0;

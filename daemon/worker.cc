@@ -17,10 +17,11 @@ struct Worker::Task : Message {
 Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<void(size_t)> emptied)
     : options_(options), to_supervisor_(std::move(to_supervisor)), emptied_(std::move(emptied)),
       loop_(options.clock != nullptr ? *options.clock : clock_,
-            Loop::Options{.slab_bytes_max = options.slab_bytes_max, .gather = options.clock == nullptr}),
-      exchanges_(loop_), pools_(exchanges_),
+            Loop::Options{.slab_bytes_max = options.slab_bytes_max, .memory = options.memory, .gather = options.clock == nullptr}),
+      exchanges_(loop_), memory_(*options.memory, exchanges_, options.index == 0), pools_(exchanges_),
       forwarder_(options.index, options.clock != nullptr ? RequestIds(options.index) : RequestIds()),
-      host_{loop_, exchanges_, conns_, forwarder_, *options.connections_left, turns_, emptied_entry, this} {
+      host_{loop_, exchanges_, conns_, forwarder_, memory_, *options.connections_left, turns_, emptied_entry, this} {
+  conns_.charge_to(loop_.slabs().lease());
   forwarder_.log_to(options.access);
   housekeeping_.worker = this;
   housekeeping_.pump = housekeeping_entry;
@@ -135,8 +136,8 @@ void Worker::apply(Publication&& publication) {
   WorkerRuntime& current = *runtimes_.back();
   pools_.retire_unseen(generation);
   const config::Limits& limits = current.runtime->config.limits;
-  exchanges_.limits.cap_min = static_cast<uint32_t>(limits.pipe_min_bytes);
-  exchanges_.limits.cap_max = static_cast<uint32_t>(limits.pipe_max_bytes);
+  memory_.configure({.cap_min = static_cast<uint32_t>(limits.pipe_min_bytes),
+                     .cap_max = static_cast<uint32_t>(limits.pipe_max_bytes)});
   for (const ListenerAssignment& assignment : publication.listeners) assign(assignment, current);
   for (auto& listener : listeners_) {
     bool wanted = false;

@@ -32,7 +32,8 @@ struct Publication {
 
 struct WorkerOptions {
   size_t index = 0;
-  size_t slab_bytes_max = 0;
+  size_t slab_bytes_max = 0;              // address space; what may be held is the budget's to say
+  MemoryBudget* memory = nullptr;
   bool epoll = true;
   bool uring = false;
   unsigned rings = 1;
@@ -67,6 +68,7 @@ class Worker {
   LoopStats& loop_stats() noexcept { return loop_.stats(); }
   const ExchangeStats& exchange_stats() const noexcept { return exchanges_.stats; }
   const PipeStats& pipe_stats() const noexcept { return exchanges_.pipes; }
+  const MemoryStats& memory_stats() const noexcept { return memory_.stats; }
   const UringStats& uring_stats() const noexcept { return uring_stats_; }
   std::string engine_tier(EngineKind kind) { return loop_.has(kind) ? loop_.engine(kind)->tier() : std::string(); }
   const Counter& generations() const noexcept { return generations_; }   // runtimes in use, the current one included
@@ -88,6 +90,7 @@ class Worker {
   SystemClock clock_;
   Loop loop_;
   ExchangeContext exchanges_;
+  MemoryGuard memory_;
   SlotPool<h1::ServerConn> conns_;
   TlsTurns turns_{loop_};
   PoolSet pools_;

@@ -57,7 +57,7 @@ std::expected<std::unique_ptr<Engine>, int> make_epoll_engine(SlabPool& pool, un
 }
 
 EpollEngine::EpollEngine(SlabPool& pool, int epoll_fd, bool has_pwait2, unsigned relay_pipes_max) noexcept
-    : pool_(pool), pipes_(relay_pipes_max), epoll_fd_(epoll_fd), has_pwait2_(has_pwait2) {
+    : pool_(pool), pipes_(pool.lease(), relay_pipes_max), epoll_fd_(epoll_fd), has_pwait2_(has_pwait2) {
   for (auto* list : {&runnable_, &runnable_now_, &starved_, &starved_now_}) list->reserve(64);
 }
 
@@ -123,9 +123,13 @@ void EpollEngine::run_again() noexcept {
     }
     runnable_now_.clear();
   }
-  if (!starved_.empty() && pool_.in_use() < pool_.limit()) {
+  if (!starved_.empty() && pool_.may_take_for_input()) {
     starved_now_.swap(starved_);
     for (Op* op : starved_now_) {
+      if (!starved_.empty()) {  // there is none for this one either
+        starved_.push_back(op);
+        continue;
+      }
       op->queued = false;
       try_recv(static_cast<RecvOp&>(*op));
     }
@@ -300,7 +304,7 @@ unsigned EpollEngine::take_slabs(uint32_t want) noexcept {
   const unsigned useful = (want + kSlabBytes - 1) / kSlabBytes;
   const unsigned count = std::clamp(std::min(useful, recv_slabs_), 1u, kRecvSlabsMax);
   unsigned taken = 0;
-  while (taken < count && (slabs_[taken] = pool_.take()) != nullptr) ++taken;
+  while (taken < count && (slabs_[taken] = pool_.take_for_input()) != nullptr) ++taken;
   return taken;
 }
 
@@ -350,7 +354,7 @@ void EpollEngine::starve(RecvOp& op) noexcept {
 void EpollEngine::try_recv(RecvOp& op) noexcept {
   WEIR_DEBUG_ASSERT(op.bytes.empty() && op.want > 0);
   if (op.want > kSlabBytes) return try_recv_large(op);
-  Slab* slab = pool_.take();
+  Slab* slab = pool_.take_for_input();
   if (slab == nullptr) return starve(op);
   const ssize_t got = read_into(op.socket->fd, *slab, op.want);
   deliver(op, *slab, got > 0 ? static_cast<uint32_t>(got) : 0);

@@ -76,7 +76,7 @@ void GatherPolicy::window_ended(Duration cpu) noexcept {
 }
 
 Loop::Loop(Clock& clock, const Options& options)
-    : clock_(clock), options_(options), slabs_(options.slab_bytes_max), wheel_(clock.now()), now_(clock.now()) {
+    : clock_(clock), options_(options), slabs_(options.slab_bytes_max, options.memory), wheel_(clock.now()), now_(clock.now()) {
   ignore_sigpipe();
   relay_watch_.loop = this;
   relay_watch_.fire = relay_watch_fired;
@@ -310,8 +310,10 @@ void Loop::end_tick(const Turn& turn, uint32_t served) noexcept {
   stats_.ticks.add();
   stats_.events.add(turn.events);
   if (served == 0 && !turn.woken && turn.events == 0) stats_.idle_wakes.add();
+  slabs_.tick_ended();
   stats_.slabs_in_use.set(slabs_.in_use());
-  stats_.slabs_committed.set(slabs_.committed());
+  stats_.memory_held.set(slabs_.lease().held());
+  stats_.relay_pipe_bytes.set(slabs_.lease().pipe_bytes);
   stats_.pool_growths.set(slabs_.growths());
   gather_.tick_ended(turn.events);
   if (!options_.gather || options_.gather_always || !gather_.window_full()) return;

@@ -77,6 +77,7 @@ class Loop {
  public:
   struct Options {
     size_t slab_bytes_max = size_t{1} << 30;
+    MemoryBudget* memory = nullptr;   // the process's; null: none
     bool gather = true;
     bool gather_always = false;   // after each busy tick, without measuring: for tests
   };

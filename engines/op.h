@@ -79,6 +79,7 @@ struct SendOp : Op {
 // SO_RCVLOWAT belongs to the relay while it runs and is 1 again when it completes. Never more than kRelayBytesPerTurn a turn.
 inline constexpr uint32_t kRelayBytesPerTurn = 4u << 20;
 inline constexpr uint32_t kRelayPipeBytes = 1u << 20;
+inline constexpr uint32_t kRelayHeldMax = 768u << 10;   // let into a pipe before its target has taken some
 inline constexpr uint32_t kRelayLowat = 256u << 10;
 struct RelayOp : Op {
   Socket* to = nullptr;
@@ -88,7 +89,8 @@ struct RelayOp : Op {
   bool target_failed = false;
   // the engine's own
   int pipe[2] = {-1, -1};
-  uint32_t pipe_capacity = 0;
+  uint32_t pipe_bytes = 0;      // its size in the kernel
+  uint32_t pipe_capacity = 0;   // what may be let in: the memory that this relay is charged for
   bool lowat_set = false;
   bool flowing = false;         // a large read came since the mark was last touched: wait for kRelayLowat at once
   bool source_ended = false;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engines/check.h"
+#include "engines/relay_pipes.h"
 #include "engines/sim_engine.h"
 
 namespace weir {
@@ -86,7 +87,7 @@ SimEngine::Verdict SimEngine::attempt_recv(RecvOp& op) {
   size_t count = std::min<size_t>(held, op.want);
   if (random.chance(faults.short_recv)) count = 1 + random.below(count);
   while (op.bytes.bytes() < count) {
-    Slab* slab = pool_.take();
+    Slab* slab = pool_.take_for_input();
     if (slab == nullptr) break;
     const size_t piece = std::min<size_t>(count - op.bytes.bytes(), kSlabBytes);
     const int64_t got = network_.read(end, slab->data, piece);
@@ -130,13 +131,16 @@ SimEngine::Verdict SimEngine::attempt_send(SendOp& op) {
 bool SimEngine::take_pipe(RelayOp& op) {
   if (op.pipe[0] >= 0) return true;
   if (network_.random().chance(network_.faults().relay_no_pipe)) return false;
+  const uint32_t allowed = RelayPipes::bytes_allowed(pool_.lease());
+  if (allowed == 0 || !pool_.lease().take(allowed)) return false;
   if (pipes_free_.empty()) {
     pipes_.emplace_back();
     pipes_free_.push_back(static_cast<int>(pipes_.size()) - 1);
     ++pipes_made_;
   }
   op.pipe[0] = pipes_free_.back();
-  op.pipe_capacity = kRelayPipeBytes;
+  op.pipe_capacity = allowed;
+  pool_.lease().pipe_bytes += allowed;
   op.moved_in = op.moved_out = 0;
   pipes_free_.pop_back();
   return true;
@@ -149,6 +153,8 @@ SimEngine::Verdict SimEngine::end_relay(RelayOp& op, int result, bool target_fai
   if (op.lowat_set) network_.set_lowat(network_.descriptor_end(op.socket->fd), 1);
   op.lowat_set = false;
   if (op.pipe[0] >= 0) {
+    pool_.lease().give(op.pipe_capacity);
+    pool_.lease().pipe_bytes -= op.pipe_capacity;
     std::string& pipe = pipes_[static_cast<size_t>(op.pipe[0])];
     if (pipe.empty()) pipes_free_.push_back(op.pipe[0]);
     std::string().swap(pipe);
@@ -186,10 +192,10 @@ SimEngine::Verdict SimEngine::attempt_relay(RelayOp& op) {
     const Verdict out = relay_out(op, pipe);
     if (out == Verdict::done) return out;
     if (op.moved_out == op.want) return end_relay(op, 0, false);
-    if (in_blocked || (out == Verdict::wait && pipe.size() == kRelayPipeBytes)) return Verdict::wait;
+    if (in_blocked || (out == Verdict::wait && pipe.size() == op.pipe_capacity)) return Verdict::wait;
     if (budget == 0) return Verdict::again;
     if (op.moved_in == op.want) return Verdict::wait;
-    size_t count = std::min<uint64_t>({op.want - op.moved_in, kRelayPipeBytes - pipe.size(), budget});
+    size_t count = std::min<uint64_t>({op.want - op.moved_in, op.pipe_capacity - pipe.size(), budget});
     if (random.chance(network_.faults().short_recv)) count = 1 + random.below(count);
     const size_t before = pipe.size();
     pipe.resize(before + count);

@@ -33,7 +33,7 @@ struct LoopStats {
   Counter gathers;                            // ticks that waited for more
   Counter idle_wakes;                         // ticks that found nothing to do
   std::array<Counter, kPhases> stalls;        // ticks above 10 ms, by phase
-  Counter slabs_in_use, slabs_committed, pool_growths;   // copied from the pool at the end of each tick
+  Counter slabs_in_use, pool_growths, memory_held, relay_pipe_bytes;   // copied from the pool and its lease at the end of each tick
 };
 
 }  // namespace weir

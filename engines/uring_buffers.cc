@@ -7,7 +7,7 @@
 
 namespace weir {
 
-int UringBuffers::attach(io_uring& ring, unsigned entries) {
+int UringBuffers::attach(io_uring& ring, unsigned entries, unsigned rings) {
   WEIR_ASSERT(ring_ == nullptr && entries > 0 && (entries & (entries - 1)) == 0 && entries <= 32768);
   const size_t bytes = (entries * sizeof(io_uring_buf) + 4095) / 4096 * 4096;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -26,8 +26,15 @@ int UringBuffers::attach(io_uring& ring, unsigned entries) {
   ring_bytes_ = bytes;
   slabs_ = std::make_unique<Slab*[]>(entries);
   entries_ = entries;
-  target_ = static_cast<unsigned>(std::clamp<size_t>(pool_.limit() / 4, 1, entries));
+  rings_ = rings;
   return 0;
+}
+
+// Few enough that all of them at once are no burden to a budget: they are not asked for again when their bytes have come.
+unsigned UringBuffers::target() const noexcept {
+  const uint64_t pool = pool_.limit() / 4 / rings_;
+  const uint64_t budget = pool_.lease().limit() / kSlabBytes / 32 / rings_;
+  return static_cast<unsigned>(std::clamp<uint64_t>(std::min(pool, budget), 1, entries_));
 }
 
 void UringBuffers::detach() noexcept {
@@ -44,11 +51,12 @@ void UringBuffers::detach() noexcept {
 void UringBuffers::top_up() noexcept {
   const unsigned mask = entries_ - 1;
   unsigned added = 0;
-  while (held_ < target_) {
+  const unsigned most = target();
+  while (held_ < most) {
     const unsigned id = (tail_ + added) & mask;
     // Buffers may come back in another order than they went in: this place may still be the kernel's.
     if (slabs_[id] != nullptr) break;
-    Slab* slab = pool_.take();
+    Slab* slab = pool_.take_for_input();
     if (slab == nullptr) break;
     slabs_[id] = slab;
     ++held_;

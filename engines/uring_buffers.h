@@ -1,8 +1,8 @@
 // UringBuffers: the provided-buffer ring as a window onto the SlabPool, not an owner. The kernel picks a buffer when
 // bytes have come; take() makes it an ordinary slab of the caller's; top_up() puts fresh slabs in their place. Owner: a
-// UringEngine. Thread: the loop's own, after attach(). A buffer's id is its place in the ring. It never holds more than
-// a quarter of the pool's limit (but at least one slab), so that a small pool serves others too; when the pool gives
-// nothing the ring stays short.
+// UringEngine. Thread: the loop's own, after attach(). A buffer's id is its place in the ring. All rings of a process together
+// never hold more than a quarter of a pool's limit and a 32nd of the memory budget (but at least one slab each), so that a
+// small one serves others too; when the pool gives nothing the ring stays short.
 #pragma once
 
 #include <liburing.h>
@@ -23,7 +23,7 @@ class UringBuffers {
 
   // entries: a power of two. Registers with a ring that is not restricted yet. 0 or -errno; on failure nothing is left
   // behind.
-  int attach(io_uring& ring, unsigned entries);
+  int attach(io_uring& ring, unsigned entries, unsigned rings = 1);
   // Gives all slabs back. The ring must be closed, or gone, before.
   void detach() noexcept;
 
@@ -34,12 +34,14 @@ class UringBuffers {
   static constexpr uint16_t kGroup = 0;
 
  private:
+  unsigned target() const noexcept;
+
   SlabPool& pool_;
   io_uring_buf_ring* ring_ = nullptr;  // page-aligned, ours
   size_t ring_bytes_ = 0;
   std::unique_ptr<Slab*[]> slabs_;  // by id; nullptr: nothing there
   unsigned entries_ = 0;
-  unsigned target_ = 0;
+  unsigned rings_ = 1;
   unsigned held_ = 0;
   uint16_t tail_ = 0;
 };

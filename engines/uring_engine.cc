@@ -40,7 +40,7 @@ int UringEngine::create(const UringOptions& options, std::string& step) {
   step = "io_uring_setup";
   if (const int rc = ring_.create(options.sq_entries, options.cq_entries); rc < 0) return rc;
   step = "io_uring_register of the buffer ring";
-  if (const int rc = buffers_.attach(ring_.raw(), options.buffers); rc < 0) return rc;
+  if (const int rc = buffers_.attach(ring_.raw(), options.buffers, options.rings); rc < 0) return rc;
   if (has(UringFeature::restrictions)) {
     step = "io_uring_register of the restrictions";
     if (const int rc = ring_.restrict(); rc < 0) return rc;

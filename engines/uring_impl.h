@@ -56,7 +56,7 @@ class UringEngine final : public Engine {
  public:
   UringEngine(SlabPool& pool, const UringOptions& options, const UringProbe& probe)
       : pool_(pool), probe_(probe), buffers_(pool), stats_(options.stats != nullptr ? *options.stats : own_stats_),
-        pipes_(options.relay_pipes_max) {
+        pipes_(pool.lease(), options.relay_pipes_max) {
     // What a burst may need, so that the data path does not allocate.
     starved_.reserve(256);
     again_.reserve(256);

@@ -63,7 +63,7 @@ bool UringEngine::prepare_wide(RecvOp& op, bool& full) noexcept {
   const auto want = std::min(op.want, kWideSlabs * kSlabBytes);
   uint32_t room = 0;
   while (room < want) {
-    Slab* slab = pool_.take();
+    Slab* slab = pool_.take_for_input();
     if (slab == nullptr) break;
     const auto piece = std::min(kSlabBytes, want - room);
     op.bytes.append(Slice(slab, 0, piece));

@@ -40,6 +40,56 @@ std::string_view DateCache::text(TimePoint now) noexcept {
   return {text_, 29};
 }
 
+// Whoever stands in line holds a small head and not a whole slab: it is copied behind those of others. The first to need a new slab
+// lends its own.
+void ExchangeContext::pack(Chain& head) noexcept {
+  if (head.empty() || head.bytes() > kSlabBytes / 4 || head.front().size() != head.bytes()) return;
+  Slice& own = head.front();
+  const uint32_t count = own.size();
+  if (own.slab() == waiting_room.slab()) return;
+  if (!waiting_room || waiting_room.slab()->used + count > kSlabBytes) {
+    waiting_room = own.share();
+    return;
+  }
+  Slab* slab = waiting_room.slab();
+  std::memcpy(slab->data + slab->used, own.data(), count);
+  SlabPool::ref(*slab);
+  Slice copy(slab, slab->used, count);
+  slab->used += count;
+  head.clear();
+  head.append(std::move(copy));
+}
+
+bool ExchangeContext::may_begin_under_pressure(MemoryWaiter& waiter) noexcept {
+  // Where no object is free a segment of them, and a buffer each for the request, the answer and what is made of them.
+  constexpr size_t kOriginSegmentBytes = 64u << 10;
+  const size_t bytes = (exchanges.has_free() ? 0 : SlotPool<Exchange>::kSegmentBytes) + kOriginSegmentBytes + 4 * kSlabBytes;
+  if ((first_waiter == nullptr || first_waiter == &waiter) && loop.slabs().lease().ensure_begin(bytes)) {
+    stop_waiting(waiter);
+    wake_waiting();
+    return true;
+  }
+  stand_in_line(waiter);
+  return false;
+}
+
+void ExchangeContext::stand_in_line(MemoryWaiter& waiter) noexcept {
+  if (waiter.waiting) return;
+  waiter.waiting = true;
+  waiter.next = nullptr;
+  waiter.prev = std::exchange(last_waiter, &waiter);
+  (waiter.prev != nullptr ? waiter.prev->next : first_waiter) = &waiter;
+  stats.waited_for_memory.add();
+}
+
+void ExchangeContext::stop_waiting(MemoryWaiter& waiter) noexcept {
+  if (!waiter.waiting) return;
+  waiter.waiting = false;
+  (waiter.prev != nullptr ? waiter.prev->next : first_waiter) = waiter.next;
+  (waiter.next != nullptr ? waiter.next->prev : last_waiter) = waiter.prev;
+  if (first_waiter == nullptr) waiting_room.reset();
+}
+
 Exchange::Exchange(ExchangeContext& context, ExchangeHandler& handler, Stream& client, void* from_listener) noexcept
     : listener(from_listener), context_(context), handler_(handler), client_(&client), started_at_(context.loop.now()) {
   release = release_entry;
@@ -264,6 +314,7 @@ void Exchange::release_entry(Slot& slot) noexcept {
   for (Head* trailers : exchange.trailers_)
     if (trailers != nullptr) context.trailers.destroy(trailers);
   context.exchanges.destroy(&exchange);
+  context.wake_waiting();
 }
 
 }  // namespace weir

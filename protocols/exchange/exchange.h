@@ -62,11 +62,36 @@ class DateCache {
 struct ExchangeStats {
   Counter started, ended, failed;
   Counter bytes_from_client, bytes_to_client;
+  Counter waited_for_memory;      // requests that did not begin at once
+};
+
+// Whoever has received a request and waits for the memory to begin it. Lives in its connection.
+struct MemoryWaiter {
+  Pump* pump = nullptr;           // run when it is worth trying again
+  MemoryWaiter* next = nullptr;
+  MemoryWaiter* prev = nullptr;
+  bool waiting = false;
 };
 
 // What the exchanges of one worker share. Owner: the worker.
 struct ExchangeContext {
   explicit ExchangeContext(Loop& l) noexcept : loop(l) {}
+  // Whether another exchange may begin: there is memory for all that it needs to come to an end. Else `waiter` stands in line
+  // (first come, first served) and is pumped when some is free.
+  bool may_begin(MemoryWaiter& waiter) noexcept {
+    if (first_waiter == nullptr && loop.slabs().lease().level() == MemoryLevel::normal) [[likely]] return true;
+    return may_begin_under_pressure(waiter);
+  }
+  void stand_in_line(MemoryWaiter& waiter) noexcept;
+  void pack(Chain& head) noexcept;   // what someone in line holds, to take less room
+  void stop_waiting(MemoryWaiter& waiter) noexcept;
+  void wake_waiting() noexcept {   // some memory is free
+    if (first_waiter != nullptr) [[unlikely]] loop.mark_dirty(*first_waiter->pump);
+  }
+  bool may_begin_under_pressure(MemoryWaiter& waiter) noexcept;
+  MemoryWaiter* first_waiter = nullptr;
+  MemoryWaiter* last_waiter = nullptr;
+  Slice waiting_room;             // the slab that they share
   Loop& loop;
   SlotPool<Exchange> exchanges;
   SlotPool<Head> trailers;

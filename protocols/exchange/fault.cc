@@ -130,6 +130,9 @@ constexpr Row kRows[] = {
      Side::us, Retry::no},
     {{What::overloaded, "overloaded", 503, kWarn, "proxy_internal_response", "The server is overloaded."},
      Side::us, Retry::no},
+    {{What::memory_pressure, "memory_pressure", 503, kWarn, "proxy_internal_response",
+      "The memory budget is nearly used up (limits.memory)."},
+     Side::us, Retry::no},
 };
 
 constexpr bool rows_in_order() {

@@ -25,7 +25,7 @@ enum class What : uint8_t {
   // the origin's message
   bad_response, response_head_too_large, response_framing, response_short,
   // us
-  out_of_memory, internal, shutting_down, overloaded,
+  out_of_memory, internal, shutting_down, overloaded, memory_pressure,
   kCount
 };
 

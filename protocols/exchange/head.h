@@ -78,7 +78,7 @@ struct Head {
   std::string_view path;          // origin-form with query ("/a?b"), "*" for OPTIONS; as sent until normalise_target
   std::string_view reason;        // h1 only
   Slice backing;
-  std::unique_ptr<char[]> big;
+  LeasedBytes big;
   std::array<Field, kFieldsMax> fields;  // last: few of them are used, and the rest is never touched
 
   Field* begin() noexcept { return fields.data(); }

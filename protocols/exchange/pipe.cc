@@ -94,6 +94,12 @@ void Pipe::limit_cap(uint32_t bytes) noexcept {
   touch();
 }
 
+void Pipe::restore_cap(const PipeLimits& limits) noexcept {
+  state_.cap_max = std::max({limits.cap_max, limits.cap_min, kSlabBytes});
+  state_.cap = std::clamp(state_.cap, std::max(limits.cap_min, kSlabBytes), state_.cap_max);
+  touch();
+}
+
 void Pipe::deliver(Chain&& bytes) noexcept {
   WEIR_ASSERT(opened() && !state_.ended && relay_state_ == RelayState::none);
   const size_t count = bytes.bytes();

@@ -23,6 +23,7 @@ inline constexpr uint64_t kRelayMin = 32u << 10;   // a relay pays from about th
 struct PipeLimits {
   uint32_t cap_min = kPipeCapMin;  // where the cap begins; at least one slab
   uint32_t cap_max = kPipeCapMax;  // where self-tuning stops; lowered near the memory budget
+  uint32_t queue_max = 256u << 10; // unsent output that a connection may hold for one exchange
   bool relay = true;
 };
 
@@ -72,6 +73,9 @@ class Pipe : public Pump {
   uint64_t delivered() const noexcept { return state_.delivered + (relay_.moved_in - relay_seen_in_); }
   uint64_t consumed() const noexcept { return state_.consumed + (relay_.moved_out - relay_seen_out_); }
   size_t held() const noexcept { return held_.bytes(); }
+  size_t charge() const noexcept {               // memory that it holds, a relay's pipe included
+    return held_.charge() + (relay_.idle() ? 0 : relay_.pipe_capacity);
+  }
   uint32_t cap() const noexcept { return state_.cap; }
   bool relaying() const noexcept { return relay_state_ != RelayState::none; }   // from relay_begin to relay_end of the source
   // While a relay has the body: it is the source that is waited for. Else the sink has bytes to take first.
@@ -83,6 +87,7 @@ class Pipe : public Pump {
   Duration waited_for_sink() const noexcept { return waited(Waits::sink); }
   Duration waited_for_source() const noexcept { return waited(Waits::source); }
   void limit_cap(uint32_t bytes) noexcept;       // near the memory budget: less from now on (what was granted stays granted)
+  void restore_cap(const PipeLimits& limits) noexcept;   // and when that is over
   void touch() noexcept { if (opened()) loop_->mark_dirty(*this); }
 
   void run_pump() noexcept;                      // what mark_dirty leads to; tests may call it

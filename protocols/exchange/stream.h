@@ -43,6 +43,9 @@ class Stream {
   // flight or something owed by the peer, and a deadline armed (kNever where config switched it off)?
   virtual bool source_live() const noexcept = 0;
   virtual bool sink_live() const noexcept = 0;
+  // Bytes that its peer has acknowledged, as far as the kernel tells: a slow reader's progress between two sends. A system call.
+  virtual uint64_t acked_bytes() noexcept { return 0; }
+  virtual size_t buffered() const noexcept { return 0; }   // memory that the stream itself holds, in bytes
 
   // Large plain bodies move inside the kernel (RelayOp). relay_source: the socket, when nothing of this body is buffered in user
   // space and `left` body bytes are to come on it, else nullptr. relay_target: the socket, when nothing is queued on it and body

@@ -320,7 +320,8 @@ void ClientConn::grant(uint64_t total) noexcept {
 
 size_t ClientConn::room() const noexcept {
   const size_t queued = transport_.out().bytes();
-  return state_ == State::connecting || relay_out_ || write_failed_ || queued >= kOutBytesMax ? 0 : kOutBytesMax - queued;
+  const size_t most = context_.limits.queue_max;
+  return state_ == State::connecting || relay_out_ || write_failed_ || queued >= most ? 0 : most - queued;
 }
 
 void ClientConn::send_head(const Head& head, std::span<const ExtraField> extra) noexcept {

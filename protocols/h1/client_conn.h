@@ -75,6 +75,8 @@ class ClientConn final : public Stream, public TransportOwner {
   void detach() noexcept override;
   bool source_live() const noexcept override;
   bool sink_live() const noexcept override;
+  uint64_t acked_bytes() noexcept override { return transport_.acked_bytes(); }
+  size_t buffered() const noexcept override { return inbound_.in.charge() + inbound_.head.charge() + transport_.out().charge(); }
   Socket* relay_source(uint64_t* left) noexcept override;
   Socket* relay_target() noexcept override;
   bool relay_target_soon() const noexcept override;

@@ -1,7 +1,5 @@
 #include "protocols/h1/head_buffer.h"
 
-#include <new>
-
 namespace weir::h1 {
 
 void HeadBuffer::append(Chain& in, SlabPool& pool, Chain&& bytes) noexcept {
@@ -21,8 +19,9 @@ std::string_view HeadBuffer::join(Chain& in, SlabPool& pool, uint32_t limit) noe
     return in.front().view();
   }
   if (big_ == nullptr || big_capacity_ < limit) {
-    big_.reset(new (std::nothrow) char[limit]);
-    if (big_ == nullptr) return {};
+    LeasedBytes larger = take_bytes(pool.lease(), limit);
+    if (larger == nullptr) return {};
+    big_ = std::move(larger);
     big_capacity_ = limit;
     big_size_ = 0;
   }

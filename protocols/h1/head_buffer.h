@@ -1,8 +1,8 @@
-// HeadBuffer: keeps the bytes of one head (or trailer section) together, whatever pieces they arrived in, for the
-// parser that wants them contiguous. Owner: an h1 connection. Thread: the loop's own. A head inside one slab (nearly
-// all) is not copied, whatever follows it; one that straddles two is copied once, into a slab; one above a slab goes to
-// a heap buffer of its own. The bytes stay in `in` until take(), which cannot fail. Byte-by-byte arrival costs linear
-// work.
+// HeadBuffer: keeps the bytes of one head (or trailer section) together, whatever pieces they arrived in, for the parser that
+// wants them contiguous. Owner: an h1 connection. Thread: the loop's own. A head inside one slab (nearly all) is not copied,
+// whatever follows it; one that straddles two is copied once, into a slab; one above a slab goes to a heap buffer of its own,
+// which the pool's lease is charged for. The bytes stay in `in` until take(), which cannot fail. Byte-by-byte arrival costs
+// linear work.
 #pragma once
 
 #include <algorithm>
@@ -34,12 +34,13 @@ class HeadBuffer {
   // The first `count` bytes that were parsed last were a head: pins them in `head`, leaves the rest in `in`.
   void take(Chain& in, uint32_t count, Head& head) noexcept;
   void reset() noexcept { big_.reset(); scanned_ = 0; }
+  size_t charge() const noexcept { return big_ == nullptr ? 0 : big_capacity_; }   // memory beyond that of `in`
 
  private:
   std::string_view join(Chain& in, SlabPool& pool, uint32_t limit) noexcept;
 
   size_t scanned_ = 0;            // the parser's memory between calls
-  std::unique_ptr<char[]> big_;   // a copy of the first big_size_ bytes of `in`
+  LeasedBytes big_;               // a copy of the first big_size_ bytes of `in`
   size_t big_size_ = 0;
   size_t big_capacity_ = 0;
 };

@@ -35,6 +35,7 @@ ServerConn::ServerConn(ExchangeContext& context, ServerConnHost& host, const Ser
   work_.pump = advance_entry;
   work_.owned_by(this, reinterpret_cast<const char*>(&due_) - reinterpret_cast<const char*>(this));
   due_.fire = due_entry;
+  memory_wait_.pump = &work_;
   peer_text_size_ = static_cast<uint8_t>(peer_.host_text(peer_text_));
   loop_.adopt(transport_.socket(), fd, engine);
   if (policy.tls != nullptr) broken_ = !transport_.secure(*policy.tls, TlsTransport::Side::server);
@@ -44,6 +45,7 @@ ServerConn::ServerConn(ExchangeContext& context, ServerConnHost& host, const Ser
 }
 
 ServerConn::~ServerConn() {
+  context_.stop_waiting(memory_wait_);
   loop_.forget_timer(due_);
   loop_.forget_dirty(work_);
   stats_.open.sub();
@@ -57,7 +59,7 @@ void ServerConn::advance() noexcept {
     again = false;
     switch (state_) {
       case State::idle:
-        if (!inbound_.in.empty() && transport_.out().bytes() < kOutBytesMax) {
+        if (!inbound_.in.empty() && transport_.out().bytes() < context_.limits.queue_max) {
           state_ = State::head;
           since_ = first_ ? since_ : loop_.now();
           again = true;
@@ -90,16 +92,25 @@ void ServerConn::advance() noexcept {
 
 bool ServerConn::make_exchange() noexcept {
   exchange_ = context_.exchanges.make(context_, *policy_.handler, *this, policy_.listener);
-  if (exchange_ == nullptr) {
-    close_now(true);
-    return false;
-  }
+  if (exchange_ == nullptr) return false;
   exchange_->client_ip = {peer_text_, peer_text_size_};
   if (const TlsTransport* tls = transport_.tls(); tls != nullptr) [[unlikely]] {
     exchange_->https = true;
     exchange_->tls = &tls->facts();
   }
   return true;
+}
+
+// Whoever has waited for as long as a head may take. An exchange for it is kept free near the budget's end; without one there
+// is nothing to answer with.
+void ServerConn::refuse_for_memory() noexcept {
+  context_.stop_waiting(memory_wait_);
+  if (!make_exchange()) {
+    close_now(true);
+    return;
+  }
+  request_begins();
+  request_failed(What::memory_pressure, true);
 }
 
 void ServerConn::request_begins() noexcept {
@@ -119,7 +130,9 @@ bool ServerConn::read_preface() noexcept {
   if (preface == Preface::none) return false;
   if (preface == Preface::partial) {
     if (transport_.at_eof()) finish(false);
-  } else if (make_exchange()) {
+  } else if (!make_exchange()) {
+    context_.stand_in_line(memory_wait_);
+  } else {
     request_begins();
     request_failed(preface == Preface::whole ? What::bad_version : What::bad_request_line, true);
   }
@@ -127,8 +140,15 @@ bool ServerConn::read_preface() noexcept {
 }
 
 bool ServerConn::read_head() noexcept {
+  if (!context_.may_begin(memory_wait_)) {
+    context_.pack(inbound_.in);
+    return false;
+  }
   if (first_ && read_preface()) return state_ == State::exchange;
-  if (!make_exchange()) return false;
+  if (!make_exchange()) {
+    context_.stand_in_line(memory_wait_);
+    return false;
+  }
   Head& request = exchange_->request();
   ParseResult result;
   const auto parser = [&](const char* data, size_t size, size_t& scanned) noexcept {
@@ -136,7 +156,7 @@ bool ServerConn::read_head() noexcept {
   };
   if (!inbound_.head.parse(inbound_.in, loop_.slabs(), policy_.head.head_bytes, result, parser)) {
     context_.exchanges.destroy(std::exchange(exchange_, nullptr));
-    close_now(true);
+    context_.stand_in_line(memory_wait_);
     return false;
   }
   if (result.state == Parse::need_more) {
@@ -259,7 +279,9 @@ void ServerConn::arm_receive() noexcept {
     case State::idle:  // not empty: it waits for the output to be taken
       if (inbound_.in.bytes() < kReadAheadBytes) transport_.read(kSlabBytes);
       break;
-    case State::head: transport_.read(kSlabBytes); break;
+    case State::head:
+      if (!memory_wait_.waiting) transport_.read(kSlabBytes);
+      break;
     case State::exchange:
       if (!inbound_.body_done()) {
         if (discarding_) {
@@ -347,12 +369,23 @@ void ServerConn::write_timed_out() noexcept {
 void ServerConn::read_timed_out() noexcept {
   switch (state_) {
     case State::idle:
+      if (first_ && !ending() && loop_.slabs().lease().level() == MemoryLevel::critical) {
+        refuse_for_memory();  // its request may well be here, and was not read
+        break;
+      }
       if (!ending()) count_timeout(first_ ? ServerTimeoutKind::client_header : ServerTimeoutKind::keepalive);
       close_now(false);
       break;
     case State::head:
+      if (memory_wait_.waiting) {
+        refuse_for_memory();
+        break;
+      }
       count_timeout(ServerTimeoutKind::client_header);
-      if (!make_exchange()) return;
+      if (!make_exchange()) {
+        close_now(true);
+        return;
+      }
       request_begins();
       request_failed(What::client_header_timeout, true);
       break;
@@ -413,8 +446,30 @@ void ServerConn::cut(const Fault& fault) noexcept {
 void ServerConn::close_now(bool reset) noexcept {
   if (state_ == State::closing) return;
   state_ = State::closing;
+  context_.stop_waiting(memory_wait_);
   loop_.clear_timer(due_);
   transport_.close(reset);  // what was read stays: the exchange that ends by this may have to tell of a head that lies there
+}
+
+size_t ServerConn::buffered() const noexcept {
+  size_t bytes = inbound_.in.charge() + inbound_.head.charge() + transport_.out().charge();
+  if (exchange_ == nullptr) return bytes;
+  bytes += exchange_->up().charge() + exchange_->down().charge();
+  if (Stream* origin = exchange_->origin()) bytes += origin->buffered();
+  return bytes;
+}
+
+uint64_t ServerConn::progress() const noexcept {
+  if (exchange_ == nullptr) return inbound_.in.bytes();
+  const Pipe& up = exchange_->up();
+  const Pipe& down = exchange_->down();
+  return static_cast<uint64_t>(exchange_->started_at().time_since_epoch().count()) + up.delivered() + up.consumed() +
+         down.delivered() + down.consumed();
+}
+
+void ServerConn::end_for_memory() noexcept {
+  if (answers_for_memory()) request_failed(What::memory_pressure, true);
+  else cut(make_fault(What::memory_pressure));
 }
 
 void ServerConn::drain() noexcept {
@@ -432,7 +487,8 @@ void ServerConn::grant(uint64_t total) noexcept {
 
 size_t ServerConn::room() const noexcept {
   const size_t queued = transport_.out().bytes();
-  return relay_out_ || queued >= kOutBytesMax ? 0 : kOutBytesMax - queued;
+  const size_t most = context_.limits.queue_max;
+  return relay_out_ || queued >= most ? 0 : most - queued;
 }
 
 void ServerConn::send_head(const Head& head, std::span<const ExtraField> extra) noexcept {

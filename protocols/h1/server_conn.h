@@ -3,7 +3,8 @@
 // the pipe, flush, arm the receive, set the one timer from the state. States and their ends: server_conn.cc has the picture.
 // Owner: a listener's worker, through ServerConnHost (told when the memory may go). Thread: the loop's own.
 // Guarantees: a head never holds more than its limit; a client that half-closes gets its whole answer; an early answer survives an
-// unread request body (write side shut, input discarded until EOF or `linger`); bytes owed without progress end it (`write`).
+// unread request body (write side shut, input discarded until EOF or `linger`); bytes owed without progress end it (`write`); a
+// request for which there is no memory waits for it, as long as a head may take (`client_header`), and is then answered 503.
 #pragma once
 
 #include "protocols/h1/inbound.h"
@@ -55,6 +56,18 @@ class ServerConn final : public Stream, public TransportOwner {
   void change_engine(EngineKind kind) noexcept { transport_.change_engine(kind); }
   bool idle() const noexcept { return state_ == State::idle; }
   bool closing() const noexcept { return state_ == State::closing; }
+  bool awaits_memory() const noexcept { return memory_wait_.waiting; }
+  // For the memory budget. progress() is another number whenever bytes moved or another request began.
+  Exchange* exchange() noexcept { return exchange_; }
+  size_t buffered() const noexcept override;  // of its exchange too
+  uint64_t progress() const noexcept;
+  // Answered with the fault's status where no answer has begun, else cut.
+  void end_for_memory() noexcept;
+  bool answers_for_memory() const noexcept { return exchange_ != nullptr && !head_sent_ && !owes(); }
+  struct MemoryMark {
+    uint64_t progress = 0, acked = 0;
+    TimePoint since{}, acked_since{};         // of either number
+  } memory_mark;
   const Address& peer() const noexcept { return peer_; }
   const Exchange* exchange() const noexcept { return exchange_; }
   TimePoint opened_at() const noexcept { return opened_at_; }
@@ -73,6 +86,7 @@ class ServerConn final : public Stream, public TransportOwner {
   void detach() noexcept override;
   bool source_live() const noexcept override;
   bool sink_live() const noexcept override;
+  uint64_t acked_bytes() noexcept override { return transport_.acked_bytes(); }
   Socket* relay_source(uint64_t* left) noexcept override;
   Socket* relay_target() noexcept override;
   bool relay_target_soon() const noexcept override;
@@ -101,6 +115,7 @@ class ServerConn final : public Stream, public TransportOwner {
   bool read_preface() noexcept;               // the first bytes are h2's, or may become so: dealt with
   bool make_exchange() noexcept;
   void request_begins() noexcept;
+  void refuse_for_memory() noexcept;
   bool run_exchange() noexcept;
   void request_failed(What what, bool answerable) noexcept;
   void next_request() noexcept;
@@ -152,6 +167,7 @@ class ServerConn final : public Stream, public TransportOwner {
   ClientSideTimeouts last_;       // of the exchange whose answer is still being sent, once that exchange is over
   Work work_;
   Due due_;
+  MemoryWaiter memory_wait_;
   Address peer_;
   uint8_t peer_text_size_ = 0;
   char peer_text_[46];

@@ -12,6 +12,7 @@ import time
 from lib.case import Skip, case
 from lib.weir import free_port, listening_inode
 from lib.wire import head_bytes, wait_until
+from memory import MIB, keep_budget, slow_down, slow_up
 
 CONNECTIONS = (1, 64, 512, 2000)
 SECONDS = int(os.environ.get("WEIR_ACCEPTANCE_SECONDS", "6"))
@@ -275,3 +276,19 @@ def test_1_gib(t):
     finally:
         nginx.stop()
         python.stop()
+
+
+@case(ids=["M7"])
+def test_stalled_peers_keep_the_budget(t):
+    keep_budget(t, 256, 10_000, 2_000, 200)
+
+
+@case(ids=["M4"])
+def test_slow_readers_of_64_mib_grow_little(t):
+    for chunked in (False, True):
+        slow_down(t, 32, 64 * MIB, chunked)
+
+
+@case(ids=["M4"])
+def test_uploads_of_64_mib_to_a_slow_origin_grow_little(t):
+    slow_up(t, 96, 64 * MIB, False)

@@ -62,6 +62,7 @@ struct WorkerProbe {
     options.slab_bytes_max = proxy.options_.slab_bytes_max;
     options.connections_left = &proxy.connections_left_;
     options.access = proxy.access_.get();
+    options.memory = proxy.budget_.get();
     options.clock = &proxy.network.clock();
     return std::make_unique<Worker>(options, [](std::move_only_function<void()> work) { work(); },
                                     [&proxy](size_t) { proxy.drained_ = true; });
@@ -69,6 +70,7 @@ struct WorkerProbe {
   static Loop& loop(Worker& worker) { return worker.loop_; }
   static ExchangeContext& exchanges(Worker& worker) { return worker.exchanges_; }
   static SlotPool<h1::ServerConn>& conns(Worker& worker) { return worker.conns_; }
+  static MemoryGuard& memory(Worker& worker) { return worker.memory_; }
   static PoolSet& pools(Worker& worker) { return worker.pools_; }
   static void apply(Worker& worker, Publication&& publication) { worker.apply(std::move(publication)); }
   static Listener& listener(Worker& worker) { return *worker.listeners_.front(); }
@@ -137,8 +139,11 @@ void Origin::Conn::answer(std::string_view body, const std::string& more, int st
 
 Proxy::Proxy(const Options& options)
     : network(SimNetwork::Options{.seed = options.seed, .link = options.link, .faults = options.faults}), options_(options),
-      connections_left_(options.connections), access_(options.access_log ? std::make_unique<AccessSink>() : nullptr), worker_(WorkerProbe::make(*this)), loop(WorkerProbe::loop(*worker_)),
-      exchanges(WorkerProbe::exchanges(*worker_)), conns(WorkerProbe::conns(*worker_)), pools(WorkerProbe::pools(*worker_)) {
+      connections_left_(options.connections), access_(options.access_log ? std::make_unique<AccessSink>() : nullptr),
+      budget_(std::make_unique<MemoryBudget>(options.memory)),
+      worker_(WorkerProbe::make(*this)), loop(WorkerProbe::loop(*worker_)),
+      exchanges(WorkerProbe::exchanges(*worker_)), conns(WorkerProbe::conns(*worker_)), pools(WorkerProbe::pools(*worker_)),
+      budget(*budget_), memory(WorkerProbe::memory(*worker_)) {
   log::set(log::Level::error, log::Format::text);
   if (access_ != nullptr) access_->on = true;
   if (options.two_engines) {
@@ -148,9 +153,11 @@ Proxy::Proxy(const Options& options)
   add_engine(engine_);
   WorkerProbe::apply(*worker_, publication());
   const PipeLimits plain;
-  if (options.pipes.cap_min != plain.cap_min) exchanges.limits.cap_min = options.pipes.cap_min;
-  if (options.pipes.cap_max != plain.cap_max) exchanges.limits.cap_max = options.pipes.cap_max;
+  PipeLimits pipes = exchanges.limits;
+  if (options.pipes.cap_min != plain.cap_min) pipes.cap_min = options.pipes.cap_min;
+  if (options.pipes.cap_max != plain.cap_max) pipes.cap_max = options.pipes.cap_max;
   exchanges.limits.relay = options.pipes.relay;
+  memory.configure(pipes);
   listener_stats_ = &registry_.listeners.at(listener().name(), 0);
   upstream_stats_ = &registry_.upstreams.at("app", 0);
 }
@@ -287,6 +294,7 @@ std::string Proxy::verdict() {
   expect(connections_left_.load() == options_.connections, "connection allowance lost",
          static_cast<uint64_t>(options_.connections - connections_left_.load()));
   Loop* const loops[] = {&loop};
+  memory.rest();
   network.step(loops);
   size_t armed = 0;
   for (const SimEngine* sim : sims_) armed += sim->wake_at() != kNever;

@@ -88,6 +88,7 @@ class Proxy {
     SimLink link{};
     SimFaults faults{};
     size_t slab_bytes_max = size_t{256} << 20;
+    uint64_t memory = uint64_t{1} << 30;                    // limits.memory
     int64_t connections = 4096;
     std::vector<std::string> binds{kFront};
     bool two_engines = false;                               // which stand in for epoll, that has the listener at first, and io_uring
@@ -140,6 +141,7 @@ class Proxy {
   Options options_;
   std::atomic<int64_t> connections_left_;
   std::unique_ptr<AccessSink> access_;
+  std::unique_ptr<MemoryBudget> budget_;
   StatsRegistry registry_;
   std::unique_ptr<Worker> worker_;
 
@@ -148,6 +150,8 @@ class Proxy {
   ExchangeContext& exchanges;
   SlotPool<h1::ServerConn>& conns;
   PoolSet& pools;
+  MemoryBudget& budget;
+  MemoryGuard& memory;
 
  private:
   Publication publication();

@@ -316,7 +316,8 @@ TEST_CASE("an unprivileged user's smaller pipe works") {
 }
 
 TEST_CASE("no more pipes are open than were allowed; one that comes back may be had again", "[E13]") {
-  RelayPipes pipes(2);
+  MemoryLease lease(nullptr);
+  RelayPipes pipes(lease, 2);
   RelayOp a, b, c;
   CHECK(pipes.take(a));
   CHECK(pipes.take(b));
@@ -338,7 +339,8 @@ TEST_CASE("one relay moves a bounded amount in a step, and then asks to go on") 
   Scene s;
   std::string block(1 << 16, 'x');
   while (::write(s.source, block.data(), block.size()) > 0) {}
-  RelayPipes pipes;
+  MemoryLease lease(nullptr);
+  RelayPipes pipes(lease);
   s.relay.want = 1 << 30;
   uint32_t budget = 10000;
   CHECK(relay_step(s.relay, pipes, budget) == RelayStep::again);

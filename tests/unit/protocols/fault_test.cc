@@ -50,6 +50,7 @@ TEST_CASE("faults: status, side and retry belong to the kind, detail to the case
       {What::response_timeout, 504, Side::origin, Retry::no}, {What::bad_response, 502, Side::origin, Retry::no},
       {What::response_short, 502, Side::origin, Retry::no},   {What::origin_limit, 503, Side::us, Retry::no},
       {What::internal, 500, Side::us, Retry::no},             {What::overloaded, 503, Side::us, Retry::no},
+      {What::memory_pressure, 503, Side::us, Retry::no},
   };
   for (const Want& want : table) {
     const Fault fault = make_fault(want.what, -104);

@@ -84,7 +84,8 @@ TEST_CASE("a head finds, adds up to its table's size, and is empty after reset",
   head->has_length = head->expect_continue = head->te_trailers = head->absolute_form = true;
   head->keep_alive = false;
   head->path = "/a";
-  head->big = std::make_unique<char[]>(10);
+  MemoryLease lease(nullptr);
+  head->big = take_bytes(lease, 10);
   head->reset();
   const auto fresh_head = std::make_unique<Head>();
   const Head& fresh = *fresh_head;
