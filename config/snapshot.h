@@ -45,7 +45,7 @@ struct SocketName {
 };
 
 enum class EngineChoice : uint8_t { adaptive, epoll, io_uring };
-enum class Protocol : uint8_t { h1 };
+enum class Protocol : uint8_t { h1, h2 };
 enum class Scheme : uint8_t { http, https };
 enum class ClientAuth : uint8_t { require, request };
 enum class TlsVersion : uint8_t { tls12, tls13 };
@@ -154,7 +154,7 @@ struct Listener {
   std::string name;                // default: the text of the first bind
   std::vector<SocketName> binds;   // at least one; unix paths and numeric addresses only
   EngineChoice engine = EngineChoice::adaptive;
-  std::vector<Protocol> protocols{Protocol::h1};
+  std::vector<Protocol> protocols{Protocol::h1, Protocol::h2};
   TimeoutOverrides own_timeouts;
   Timeouts timeouts;               // built-in < top < this listener: for what happens before a route is known
   LimitOverrides own_limits;

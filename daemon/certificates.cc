@@ -65,8 +65,11 @@ std::string look_into_pem(const std::string& path, config::PemKind kind) {
 
 std::vector<std::string> alpn_of(const config::Listener& listener) {
   std::vector<std::string> names;
-  for (const config::Protocol protocol : listener.protocols)
-    if (protocol == config::Protocol::h1) names.emplace_back("http/1.1");
+  const auto speaks = [&](config::Protocol protocol) {
+    return std::find(listener.protocols.begin(), listener.protocols.end(), protocol) != listener.protocols.end();
+  };
+  if (speaks(config::Protocol::h2)) names.emplace_back("h2");   // the better one, whatever the order in the file
+  if (speaks(config::Protocol::h1)) names.emplace_back("http/1.1");
   return names;
 }
 

@@ -7,6 +7,7 @@ namespace weir {
 namespace {
 
 constexpr size_t kTextBytesMax = 256;
+constexpr size_t kRequestsShown = 8;   // of one connection that has many
 
 uint64_t ms_since(TimePoint from, TimePoint now) noexcept {
   return static_cast<uint64_t>(std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(now - from).count()));
@@ -14,7 +15,7 @@ uint64_t ms_since(TimePoint from, TimePoint now) noexcept {
 
 void put_request(json::Writer& row, const Exchange& exchange, TimePoint now) {
   const Head& head = exchange.request();
-  row.key("request").object().member("method", head.method_text.substr(0, kTextBytesMax));
+  row.object().member("method", head.method_text.substr(0, kTextBytesMax));
   row.member("host", head.authority.substr(0, kTextBytesMax)).member("path", head.path.substr(0, kTextBytesMax));
   row.member("age_ms", ms_since(exchange.started_at(), now));
   row.member("bytes_in", exchange.bytes_from_client()).member("bytes_out", exchange.bytes_to_client());
@@ -47,8 +48,31 @@ void list_connections(const Listener& listener, size_t worker, TimePoint now, co
     row.object().member("listener", listener.name()).member("worker", static_cast<uint64_t>(worker)).member("protocol", "h1");
     row.member("engine", engine_name(conn.engine())).member("client", conn.peer().text());
     row.member("state", active ? "active" : "idle").member("age_ms", ms_since(conn.opened_at(), now));
-    if (active) put_request(row, *conn.exchange(), now);
+    if (active) {
+      row.key("request");
+      put_request(row, *conn.exchange(), now);
+    }
     row.end_object();
+    out.rows.push_back(row.text());
+  });
+  listener.h2_connections().each([&](const h2::ServerConn& conn) {
+    const bool active = conn.streams() != 0;
+    if (filter.active && *filter.active != active) return;
+    char host[46];
+    const std::string_view client(host, conn.peer().host_text(host));
+    if (!filter.client.empty() && filter.client != client) return;
+    if (++out.matching > filter.limit) return;
+    json::Writer row;
+    row.object().member("listener", listener.name()).member("worker", static_cast<uint64_t>(worker)).member("protocol", "h2");
+    row.member("engine", engine_name(conn.engine())).member("client", conn.peer().text());
+    row.member("state", active ? "active" : "idle").member("age_ms", ms_since(conn.opened_at(), now));
+    row.member("streams", static_cast<uint64_t>(conn.streams()));
+    size_t shown = 0;
+    row.key("requests").array();
+    conn.each_exchange([&](const Exchange& exchange) {
+      if (++shown <= kRequestsShown) put_request(row, exchange, now);
+    });
+    row.end_array().end_object();
     out.rows.push_back(row.text());
   });
 }

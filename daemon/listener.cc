@@ -21,6 +21,8 @@ Listener::Listener(ListenerHost& host, std::string name, EngineKind engine, List
   tls_.arg = this;
   paused_ = !host.memory.accepting();
   host.memory.add(*this);
+  h2_policy_.handler = &host.forwarder;
+  h2_policy_.listener = &view_;
 }
 
 Listener::~Listener() {
@@ -39,11 +41,23 @@ void Listener::configure(size_t index, WorkerRuntime& current, const h1::HeadLim
   policy_.tls = tls ? &tls_ : nullptr;
 }
 
+void Listener::offer(bool h1, bool h2, const h2::SessionLimits& limits) noexcept {
+  policy_.h1 = h1;
+  policy_.h2 = h2;
+  const h1::ServerTimeouts& t = policy_.timeouts;
+  h2_policy_.head = {policy_.head.head_bytes, policy_.head.fields};
+  h2_policy_.request_body_max = policy_.request_body_max;
+  h2_policy_.timeouts = {t.client_header, t.client_body, t.stream_idle, t.keepalive, t.write, t.linger};
+  h2_policy_.session = limits;
+  h2_policy_.session.header_list_bytes = policy_.head.head_bytes + 32 * policy_.head.fields;
+}
+
 void Listener::set_engine(EngineKind engine) noexcept {
   if (view_.engine == engine) return;
   view_.engine = engine;
   for (auto& acceptor : sockets_) acceptor->change_engine(engine);
   conns_.each([&](h1::ServerConn& conn) { conn.change_engine(engine); });
+  h2_conns_.each([&](h2::ServerConn& conn) { conn.change_engine(engine); });
 }
 
 void Listener::add_socket(const std::string& bind, int fd) {
@@ -98,6 +112,19 @@ void Listener::on_accepted(const Accepted& accepted) noexcept {
   }
   conns_.add(*conn);
   if (cut_) conn->cut(make_fault(What::shutting_down));
+  else if (!policy_.h1 && policy_.tls == nullptr) [[unlikely]] conn->hand_over();
+}
+
+void Listener::conn_speaks_h2(h1::ServerConn& carrier, Chain&& first) noexcept {
+  h2::ServerConn* conn = host_.h2_conns.make(host_.h2, *this, h2_policy_, stats_.h2, carrier.transport(), &carrier,
+                                             carrier.peer(), std::move(first));
+  if (conn == nullptr) {
+    carrier.transport().close(true);   // it is still the carrier's, and closes as such
+    return;
+  }
+  conns_.remove(carrier);
+  h2_conns_.add(*conn);
+  if (drained_) conn->drain();
 }
 
 void Listener::refused(RefusedCause cause, int error) noexcept {
@@ -130,17 +157,28 @@ void Listener::tls_failed(void* listener, const TlsFailed& failed, const Transpo
                                       {"server_name", std::string(failed.server_name)}});
 }
 
-void Listener::announce(bool on) noexcept { policy_.draining = on || drained_; }
+void Listener::conn_closed(h2::ServerConn& conn) noexcept {
+  auto* carrier = static_cast<h1::ServerConn*>(conn.carrier());
+  h2_conns_.remove(conn);
+  host_.h2_conns.destroy(&conn);
+  host_.conns.destroy(carrier);
+  host_.connections_left.fetch_add(1, std::memory_order_relaxed);
+  host_.emptied(host_.worker);
+}
+
+void Listener::announce(bool on) noexcept { policy_.draining = h2_policy_.draining = on || drained_; }
 
 void Listener::drain() noexcept {
   drained_ = true;
-  policy_.draining = true;
+  policy_.draining = h2_policy_.draining = true;
   conns_.each([](h1::ServerConn& conn) { conn.drain(); });
+  h2_conns_.each([](h2::ServerConn& conn) { conn.drain(); });
 }
 
 void Listener::cut(const Fault& fault) noexcept {
   cut_ = true;
   conns_.each([&](h1::ServerConn& conn) { conn.cut(fault); });
+  h2_conns_.each([&](h2::ServerConn& conn) { conn.cut(fault); });
 }
 
 }  // namespace weir

@@ -25,6 +25,8 @@ struct ListenerHost {
   Loop& loop;
   ExchangeContext& exchanges;
   SlotPool<h1::ServerConn>& conns;
+  h2::ServerContext& h2;
+  SlotPool<h2::ServerConn>& h2_conns;
   Forwarder& forwarder;
   MemoryGuard& memory;
   std::atomic<int64_t>& connections_left;                  // the process's limit, shared by all workers
@@ -33,13 +35,14 @@ struct ListenerHost {
   void* worker;
 };
 
-class Listener final : public h1::ServerConnHost, public AcceptorOwner {
+class Listener final : public h1::ServerConnHost, public h2::ServerConnHost, public AcceptorOwner {
  public:
   Listener(ListenerHost& host, std::string name, EngineKind engine, ListenerStats& stats);
   ~Listener();
 
   void configure(size_t index, WorkerRuntime& current, const h1::HeadLimits& head, uint64_t body_max,
                  const h1::ServerTimeouts& timeouts, const TlsContext& tls) noexcept;   // an empty context: plain
+  void offer(bool h1, bool h2, const h2::SessionLimits& limits) noexcept;   // what clients may speak; after configure
   void set_engine(EngineKind engine) noexcept;            // of every next operation, here and on its connections
   void add_socket(const std::string& bind, int fd);        // takes the descriptor over
   void keep_sockets(const std::vector<std::string>& binds) noexcept;   // drops all others
@@ -50,7 +53,8 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   void announce(bool on) noexcept;                         // answers say "connection: close", or no longer; still accepting
   const ConnList& connections() const noexcept { return conns_; }
   ConnList& connections() noexcept { return conns_; }
-  bool empty() const noexcept { return conns_.empty() && sockets_.empty(); }
+  const H2ConnList& h2_connections() const noexcept { return h2_conns_; }
+  bool empty() const noexcept { return conns_.empty() && h2_conns_.empty() && sockets_.empty(); }
   bool retired = false;
   const std::string& name() const noexcept { return name_; }
   ListenerView& view() noexcept { return view_; }
@@ -61,7 +65,9 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   void on_acceptor_closed(Acceptor& acceptor) noexcept override;
   void refused(RefusedCause cause, int error) noexcept;
   static void tls_failed(void* listener, const TlsFailed& failed, const TransportOwner& owner) noexcept;
+  void conn_speaks_h2(h1::ServerConn& conn, Chain&& first) noexcept override;
   void conn_closed(h1::ServerConn& conn) noexcept override;
+  void conn_closed(h2::ServerConn& conn) noexcept override;
 
   ListenerHost& host_;
   std::string name_;
@@ -69,8 +75,10 @@ class Listener final : public h1::ServerConnHost, public AcceptorOwner {
   ListenerView view_;
   h1::ServerPolicy policy_;
   TlsSetup tls_;
+  h2::ServerPolicy h2_policy_;
   std::vector<std::unique_ptr<Acceptor>> sockets_;
   ConnList conns_;
+  H2ConnList h2_conns_;
   bool drained_ = false;
   bool paused_ = false;
   bool cut_ = false;                  // what is accepted now ends at once

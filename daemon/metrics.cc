@@ -86,27 +86,38 @@ std::vector<const Histogram*> parts_of(const StatsFamily<Block>& family, const s
   return parts;
 }
 
+std::vector<const Histogram*> durations_of(const StatsFamily<ListenerStats>& family, const std::string& listener) {
+  std::vector<const Histogram*> parts;
+  for (size_t p = 0; p < kClientProtocols; ++p) {
+    const auto of = [p](const ListenerStats& s) -> const Histogram& { return s.durations[p]; };
+    for (const Histogram* part : parts_of(family, listener, of)) parts.push_back(part);
+  }
+  return parts;
+}
+
 void requests(Text& text, Supervisor& supervisor) {
   text.family("weir_requests_total", "counter",
               "Requests that ended, by the class of their answer (none: none was sent). No route took those without one.");
-  const auto emit = [&](const std::string& listener, const std::string& route, size_t code, uint64_t count) {
+  const auto emit = [&](const std::string& listener, const std::string& route, size_t protocol, size_t code, uint64_t count) {
+    const char* spoken = kClientProtocolNames[protocol];
     if (count != 0)
-      text.sample({{"listener", listener}, {"route", route}, {"protocol", "h1"}, {"code_class", class_text(code)}}, count);
+      text.sample({{"listener", listener}, {"route", route}, {"protocol", spoken}, {"code_class", class_text(code)}}, count);
   };
   const auto& routes = supervisor.registry().routes;
   for (const std::string& key : routes.keys()) {
     const auto [listener, route] = halves(key);
-    for (size_t code = 0; code < 6; ++code)
-      emit(listener, route, code, routes.sum(key, [&](const RouteStats& r) { return r.answers[code].get(); }));
+    for (size_t p = 0; p < kClientProtocols; ++p)
+      for (size_t code = 0; code < 6; ++code)
+        emit(listener, route, p, code, routes.sum(key, [&](const RouteStats& r) { return r.answers[p][code].get(); }));
   }
   const auto& listeners = supervisor.registry().listeners;
   for (const std::string& name : listeners.keys())
-    for (size_t code = 0; code < 6; ++code)
-      emit(name, "", code, listeners.sum(name, [&](const ListenerStats& s) { return s.unrouted[code].get(); }));
+    for (size_t p = 0; p < kClientProtocols; ++p)
+      for (size_t code = 0; code < 6; ++code)
+        emit(name, "", p, code, listeners.sum(name, [&](const ListenerStats& s) { return s.unrouted[p][code].get(); }));
   text.family("weir_request_duration_seconds", "histogram", "From a request's whole head to the end of its answer.");
   for (const config::Listener& listener : supervisor.runtime().config.listeners)
-    text.histogram({"listener", listener.name},
-                   parts_of(listeners, listener.name, [](const ListenerStats& s) -> const Histogram& { return s.duration; }));
+    text.histogram({"listener", listener.name}, durations_of(listeners, listener.name));
 }
 
 void errors(Text& text, Supervisor& supervisor) {
@@ -121,6 +132,23 @@ void errors(Text& text, Supervisor& supervisor) {
   }
 }
 
+bool speaks_h2(const config::Listener& listener) {
+  return std::find(listener.protocols.begin(), listener.protocols.end(), config::Protocol::h2) != listener.protocols.end();
+}
+
+void goaways(Text& text, Supervisor& supervisor) {
+  text.family("weir_goaway_sent_total", "counter", "GOAWAY frames sent to clients, by their error code and what caused them.");
+  for (size_t cause = 1; cause < h2::kEndCauses; ++cause) {
+    for (size_t code = 0; code < h2::kErrorCodes; ++code) {
+      uint64_t count = 0;
+      supervisor.registry().listeners.each(
+          [&](const std::string&, size_t, const ListenerStats& s) { count += s.h2.goaways[cause][code].get(); });
+      if (count == 0) continue;
+      text.sample({{"protocol", "h2"}, {"code", h2::kErrorNames[code]}, {"cause", h2::kEndCauseNames[cause]}}, count);
+    }
+  }
+}
+
 void connections(Text& text, Supervisor& supervisor) {
   const auto each = [&](auto&& emit) {
     for (const config::Listener& listener : supervisor.runtime().config.listeners) emit(listener);
@@ -130,12 +158,27 @@ void connections(Text& text, Supervisor& supervisor) {
   each([&](const config::Listener& l) {
     const char* engine = engine_name(supervisor.engine_of(l));
     const uint64_t open = sum(l, [](const ListenerStats& s) { return s.server.open.get(); });
-    const uint64_t ended = sum(l, [](const ListenerStats& s) { return s.duration.count(); });
+    const uint64_t ended = sum(l, [](const ListenerStats& s) { return s.durations[0].count(); });
     const uint64_t begun = sum(l, [](const ListenerStats& s) { return s.server.requests.get(); });
     const uint64_t active = std::min(open, begun - std::min(begun, ended));   // read one after the other while they change
     text.sample({{"listener", l.name}, {"protocol", "h1"}, {"engine", engine}, {"state", "active"}}, active);
     text.sample({{"listener", l.name}, {"protocol", "h1"}, {"engine", engine}, {"state", "idle"}}, open - active);
+    const uint64_t h2_open = sum(l, [](const ListenerStats& s) { return s.h2.open.get(); });
+    const uint64_t h2_busy = sum(l, [](const ListenerStats& s) { return s.h2.busy.get(); });
+    if (!speaks_h2(l) && h2_open == 0) return;
+    text.sample({{"listener", l.name}, {"protocol", "h2"}, {"engine", engine}, {"state", "active"}}, std::min(h2_open, h2_busy));
+    text.sample({{"listener", l.name}, {"protocol", "h2"}, {"engine", engine}, {"state", "idle"}},
+                h2_open - std::min(h2_open, h2_busy));
   });
+  text.family("weir_streams", "gauge", "Streams of HTTP/2 clients now.");
+  each([&](const config::Listener& l) {
+    text.sample({{"listener", l.name}}, sum(l, [](const ListenerStats& s) { return s.h2.streams.get(); }));
+  });
+  text.family("weir_streams_refused_total", "counter", "Streams of HTTP/2 clients over limits.h2_streams.");
+  each([&](const config::Listener& l) {
+    text.sample({{"listener", l.name}}, sum(l, [](const ListenerStats& s) { return s.h2.refused.get(); }));
+  });
+  goaways(text, supervisor);
   text.family("weir_connections_accepted_total", "counter", "Client connections accepted.");
   each([&](const config::Listener& l) {
     text.sample({{"listener", l.name}}, sum(l, [](const ListenerStats& s) { return s.server.accepted.get(); }));
@@ -149,9 +192,9 @@ void connections(Text& text, Supervisor& supervisor) {
   text.family("weir_bytes_total", "counter", "Bytes of clients' connections.");
   each([&](const config::Listener& l) {
     text.sample({{"listener", l.name}, {"direction", "in"}},
-                sum(l, [](const ListenerStats& s) { return s.server.bytes_in.get(); }));
+                sum(l, [](const ListenerStats& s) { return s.server.bytes_in.get() + s.h2.bytes_in.get(); }));
     text.sample({{"listener", l.name}, {"direction", "out"}},
-                sum(l, [](const ListenerStats& s) { return s.server.bytes_out.get(); }));
+                sum(l, [](const ListenerStats& s) { return s.server.bytes_out.get() + s.h2.bytes_out.get(); }));
   });
 }
 
@@ -191,9 +234,10 @@ void timeouts(Text& text, Supervisor& supervisor) {
                                                                                "keepalive", "write", "linger"};
   static constexpr std::array<const char*, h1::kClientTimeoutKinds> kClient = {"connect", "response", "origin_body",
                                                                                "stream_idle", "origin_idle"};
-  std::map<std::string, uint64_t> counts;
+  std::map<std::string, uint64_t> counts, h2_counts;
   supervisor.registry().listeners.each([&](const std::string&, size_t, const ListenerStats& s) {
     for (size_t kind = 0; kind < kServer.size(); ++kind) counts[kServer[kind]] += s.server.timeouts[kind].get();
+    for (size_t kind = 0; kind < kServer.size(); ++kind) h2_counts[kServer[kind]] += s.h2.timeouts[kind].get();
   });
   supervisor.registry().upstreams.each([&](const std::string&, size_t, const UpstreamStats& s) {
     for (size_t kind = 0; kind < kClient.size(); ++kind) counts[kClient[kind]] += s.client.timeouts[kind].get();
@@ -202,6 +246,7 @@ void timeouts(Text& text, Supervisor& supervisor) {
   for (const char* kind : kClient) counts.try_emplace(kind, 0);
   text.family("weir_timeouts_total", "counter", "Deadlines that passed, by kind.");
   for (const auto& [kind, count] : counts) text.sample({{"kind", kind}, {"protocol", "h1"}}, count);
+  for (const auto& [kind, count] : h2_counts) text.sample({{"kind", kind}, {"protocol", "h2"}}, count);
 }
 
 void upstreams(Text& text, Supervisor& supervisor) {

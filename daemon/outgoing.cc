@@ -51,7 +51,10 @@ bool takes_out(const HeaderPlan& plan, std::string_view name) noexcept {
   return std::any_of(plan.gone.begin(), plan.gone.end(), [&](const FieldEdit& edit) { return equal_name(edit.name, name); });
 }
 
-std::string_view via_value(Version version) noexcept { return version == Version::http10 ? "1.0 weir" : "1.1 weir"; }
+std::string_view via_value(Version version) noexcept {
+  if (version == Version::http2) return "2.0 weir";
+  return version == Version::http10 ? "1.0 weir" : "1.1 weir";
+}
 
 // A segment "." or "..", up to the query: an origin would resolve it to a path that no rule of ours has seen.
 bool has_dot_segment(std::string_view path) noexcept {

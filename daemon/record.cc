@@ -48,6 +48,7 @@ void log_line(Exchange& exchange, AccessSink& access) noexcept {
   entry.host = request.authority;
   entry.path = request.path;
   entry.version = request.version;
+  entry.protocol = kClientProtocolNames[client_protocol(request.version)];
   entry.scheme = exchange.https ? "https" : "http";
   if (exchange.tls != nullptr) {
     entry.tls_version = exchange.tls->version;
@@ -81,12 +82,13 @@ void log_line(Exchange& exchange, AccessSink& access) noexcept {
 
 void record_end(Exchange& exchange, size_t worker, AccessSink* access) noexcept {
   ListenerStats& stats = *static_cast<ListenerView*>(exchange.listener)->stats;
-  stats.duration.add(exchange.context().loop.now() - exchange.started_at());
+  const size_t protocol = client_protocol(exchange.request().version);
+  stats.durations[protocol].add(exchange.context().loop.now() - exchange.started_at());
   if (exchange.fault()) stats.errors[static_cast<size_t>(exchange.fault().what)].add();
-  ClassCounters* answers = &stats.unrouted;
+  ClassCounters* answers = &stats.unrouted[protocol];
   if (exchange.route != UINT32_MAX) {
     const Runtime& runtime = *static_cast<WorkerRuntime*>(exchange.snapshot)->runtime;
-    answers = &runtime.routes[exchange.route].stats[exchange.listener_index][worker]->answers;
+    answers = &runtime.routes[exchange.route].stats[exchange.listener_index][worker]->answers[protocol];
   }
   (*answers)[code_class(exchange.status())].add();
   if (access != nullptr && access->on.load(std::memory_order_relaxed)) log_line(exchange, *access);

@@ -17,6 +17,14 @@ h1::HeadLimits request_limits(const config::Limits& limits) {
   return {.head_bytes = static_cast<uint32_t>(limits.request_head_bytes), .fields = static_cast<uint32_t>(limits.header_count)};
 }
 
+h2::SessionLimits session_limits(const config::Limits& limits) {
+  h2::SessionLimits session;
+  session.budget.overhead = static_cast<uint32_t>(limits.overhead_frames);
+  session.budget.resets = static_cast<uint32_t>(limits.resets);
+  session.streams = static_cast<uint32_t>(limits.h2_streams);
+  return session;
+}
+
 config::Limits listener_limits(const config::Snapshot& config, const config::Listener& listener) {
   return listener.own_limits.over(config.limits);
 }

@@ -95,6 +95,7 @@ struct Runtime {
 h1::HeadLimits request_limits(const config::Limits& limits);
 config::Limits listener_limits(const config::Snapshot& config, const config::Listener& listener);   // before a route is known
 h1::ServerTimeouts server_timeouts(const config::Timeouts& t);
+h2::SessionLimits session_limits(const config::Limits& limits);
 
 // `addresses` has every server of the configuration (resolve_all); an empty list means that the name does not resolve now.
 // `tls`: of each listener, as load_tls() made them; none: nobody will connect to it.

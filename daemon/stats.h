@@ -12,12 +12,18 @@
 #include "daemon/allowance.h"
 #include "protocols/h1/client_conn.h"
 #include "protocols/h1/server_conn.h"
+#include "protocols/h2/server_conn.h"
 
 namespace weir {
 
 // Answers by class: index 1..5 for 1xx..5xx; 0: no answer was sent.
 using ClassCounters = std::array<Counter, 6>;
 inline size_t code_class(uint16_t status) noexcept { return status >= 100 && status < 600 ? status / 100u : 0u; }
+
+// What a client spoke, as an index and as a label.
+inline constexpr size_t kClientProtocols = 2;
+inline size_t client_protocol(Version version) noexcept { return version == Version::http2 ? 1 : 0; }
+inline constexpr std::array<const char*, kClientProtocols> kClientProtocolNames = {"h1", "h2"};
 
 enum class RefusedCause : uint8_t { limit, no_descriptor, no_memory, memory, other };   // memory: the budget (limits.memory)
 inline constexpr int kRefusedCauses = 5;
@@ -26,14 +32,15 @@ const char* refused_name(RefusedCause cause) noexcept;
 struct ListenerStats {
   h1::ServerStats server;
   TlsStats tls;
+  h2::ServerStats h2;
   std::array<Counter, kRefusedCauses> refused;
-  ClassCounters unrouted;                        // answers to requests that no route took, malformed ones included
-  Histogram duration;                            // of every exchange, from its whole request head on
+  std::array<ClassCounters, kClientProtocols> unrouted;   // answers to requests that no route took, malformed ones included
+  std::array<Histogram, kClientProtocols> durations;      // of every exchange, from its whole request head on
   std::array<Counter, size_t(What::kCount)> errors;  // exchanges that ended with a fault, by its cause
 };
 
 struct RouteStats {
-  ClassCounters answers;
+  std::array<ClassCounters, kClientProtocols> answers;
 };
 
 struct UpstreamStats {

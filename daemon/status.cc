@@ -44,7 +44,7 @@ std::string status_json(Supervisor& supervisor) {
     out.object().member("name", listener.name).member("engine", engine_name(kind));
     out.member("tier", supervisor.workers().front()->engine_tier(kind)).member("reason", supervisor.engine_reason(listener));
     out.member("connections", supervisor.registry().listeners.sum(
-                                  listener.name, [](const ListenerStats& s) { return s.server.open.get(); }));
+                                  listener.name, [](const ListenerStats& s) { return s.server.open.get() + s.h2.open.get(); }));
     out.key("binds").array();
     for (const config::SocketName& bind : listener.binds) {
       out.object().member("bind", bind.text()).key("inodes").array();

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "daemon/log.h"
@@ -18,9 +19,10 @@ Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<v
     : options_(options), to_supervisor_(std::move(to_supervisor)), emptied_(std::move(emptied)),
       loop_(options.clock != nullptr ? *options.clock : clock_,
             Loop::Options{.slab_bytes_max = options.slab_bytes_max, .memory = options.memory, .gather = options.clock == nullptr}),
-      exchanges_(loop_), memory_(*options.memory, exchanges_, options.index == 0), pools_(exchanges_),
+      exchanges_(loop_), memory_(*options.memory, exchanges_, options.index == 0), h2_(exchanges_), pools_(exchanges_),
       forwarder_(options.index, options.clock != nullptr ? RequestIds(options.index) : RequestIds()),
-      host_{loop_, exchanges_, conns_, forwarder_, memory_, *options.connections_left, turns_, emptied_entry, this} {
+      host_{loop_, exchanges_, conns_, h2_, h2_conns_, forwarder_, memory_, *options.connections_left, turns_, emptied_entry,
+            this} {
   conns_.charge_to(loop_.slabs().lease());
   forwarder_.log_to(options.access);
   housekeeping_.worker = this;
@@ -165,6 +167,10 @@ void Worker::assign(const ListenerAssignment& assignment, WorkerRuntime& current
   const config::Limits limits = listener_limits(config, plan);
   listener->configure(assignment.index, current, request_limits(limits), config::kUnlimited,  // of the body: by route
                       server_timeouts(plan.timeouts), current.runtime->listeners[assignment.index].tls.context);
+  const auto speaks = [&](config::Protocol protocol) {
+    return std::find(plan.protocols.begin(), plan.protocols.end(), protocol) != plan.protocols.end();
+  };
+  listener->offer(speaks(config::Protocol::h1), speaks(config::Protocol::h2), session_limits(config.limits));
   listener->set_engine(assignment.engine);
   listener->keep_sockets(assignment.binds);
   for (const auto& [bind, fd] : assignment.new_sockets) listener->add_socket(bind, fd);

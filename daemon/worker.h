@@ -93,6 +93,8 @@ class Worker {
   MemoryGuard memory_;
   SlotPool<h1::ServerConn> conns_;
   TlsTurns turns_{loop_};
+  h2::ServerContext h2_;
+  SlotPool<h2::ServerConn> h2_conns_;
   PoolSet pools_;
   Forwarder forwarder_;
   ListenerHost host_;

@@ -90,6 +90,9 @@ constexpr Row kRows[] = {
      Side::client, Retry::no},
     {{What::client_write_failed, "client_write_failed", 0, kDebug, nullptr, "Writing to the client failed."},
      Side::client, Retry::no},
+    {{What::client_protocol, "client_protocol", 0, kInfo, nullptr,
+      "The client broke the rules of HTTP/2, and its connection was ended."},
+     Side::client, Retry::no},
 
     {{What::no_route, "no_route", 404, kInfo, "destination_not_found", "No route matches this request."},
      Side::client, Retry::no},

@@ -17,7 +17,7 @@ enum class What : uint8_t {
   client_header_timeout, client_body_timeout, keepalive_timeout, write_timeout, stream_idle_timeout,
   connect_timeout, response_timeout, origin_body_timeout, origin_idle_timeout, linger_timeout,
   // the client's connection
-  client_closed, client_reset, client_write_failed,
+  client_closed, client_reset, client_write_failed, client_protocol,
   // routing
   no_route, no_origin, origin_limit,
   // the origin's connection

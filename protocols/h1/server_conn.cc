@@ -48,7 +48,7 @@ ServerConn::~ServerConn() {
   context_.stop_waiting(memory_wait_);
   loop_.forget_timer(due_);
   loop_.forget_dirty(work_);
-  stats_.open.sub();
+  if (!handed_over_) stats_.open.sub();
 }
 
 void ServerConn::advance_entry(Pump& pump) noexcept { static_cast<Work&>(pump).self->advance(); }
@@ -124,12 +124,24 @@ void ServerConn::request_begins() noexcept {
   context_.stats.started.add();
 }
 
-// h2 is not spoken here: its clients are told so, in the one form that both understand.
+void ServerConn::hand_over() noexcept {
+  state_ = State::closing;
+  handed_over_ = true;
+  context_.stop_waiting(memory_wait_);
+  stats_.open.sub();
+  loop_.clear_timer(due_);
+  Chain first = std::move(inbound_.in);
+  host_.conn_speaks_h2(*this, std::move(first));
+}
+
+// Where h2 is not spoken its clients are told so, in the one form that both understand.
 bool ServerConn::read_preface() noexcept {
   const Preface preface = find_preface(inbound_.in);
   if (preface == Preface::none) return false;
   if (preface == Preface::partial) {
     if (transport_.at_eof()) finish(false);
+  } else if (preface == Preface::whole && policy_.h2 && transport_.tls() == nullptr) {
+    hand_over();
   } else if (!make_exchange()) {
     context_.stand_in_line(memory_wait_);
   } else {
@@ -437,6 +449,11 @@ void ServerConn::on_error(int error, bool sending) noexcept {
 }
 
 void ServerConn::on_closed() noexcept { host_.conn_closed(*this); }
+
+// The handshake has settled which protocol it is; a client that named none speaks what there is.
+void ServerConn::on_ready() noexcept {
+  if (state_ != State::closing && policy_.h2 && (transport_.alpn() == "h2" || !policy_.h1)) hand_over();
+}
 
 void ServerConn::cut(const Fault& fault) noexcept {
   if (exchange_ != nullptr) exchange_->client_failed(fault, false);  // comes back through abort()

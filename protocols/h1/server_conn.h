@@ -37,9 +37,14 @@ struct ServerPolicy {
   void* listener = nullptr;
   const TlsSetup* tls = nullptr;     // null: plain; outlives the connections
   bool draining = false;
+  bool h1 = true;               // false: HTTP/2 is all there is
+  bool h2 = false;              // a connection whose client chooses HTTP/2 is handed over
 };
 
 struct ServerConnHost {
+  // HTTP/2 is what its client chose (by the preface, or in the handshake) and what the policy lets it: `first` was read already.
+  // Another goes on with its transport, and gives this object's memory back when that has closed: nothing follows from here.
+  virtual void conn_speaks_h2(ServerConn& conn, Chain&& first) noexcept { (void)conn, (void)first; }
   virtual void conn_closed(ServerConn& conn) noexcept = 0;   // the last call: free it
  protected:
   ~ServerConnHost() = default;
@@ -68,6 +73,8 @@ class ServerConn final : public Stream, public TransportOwner {
     uint64_t progress = 0, acked = 0;
     TimePoint since{}, acked_since{};         // of either number
   } memory_mark;
+  void hand_over() noexcept;         // to the host, see conn_speaks_h2
+  SocketTransport& transport() noexcept { return transport_; }
   const Address& peer() const noexcept { return peer_; }
   const Exchange* exchange() const noexcept { return exchange_; }
   TimePoint opened_at() const noexcept { return opened_at_; }
@@ -106,6 +113,7 @@ class ServerConn final : public Stream, public TransportOwner {
   void on_sent(size_t count) noexcept override;
   void on_error(int error, bool sending) noexcept override;
   void on_closed() noexcept override;
+  void on_ready() noexcept override;
 
   static void advance_entry(Pump& pump) noexcept;
   static void due_entry(Timer& timer) noexcept;
@@ -149,6 +157,7 @@ class ServerConn final : public Stream, public TransportOwner {
   State state_ = State::idle;
   bool first_ = true;             // no request yet: the header timeout runs from the accept
   bool draining_ = false;
+  bool handed_over_ = false;      // its transport serves another
   bool close_after_ = false;
   bool linger_ = false;           // finishing: discard what still comes before closing
   bool request_bad_ = false;      // what is still to come of it is of no use

@@ -13,16 +13,22 @@ namespace weir {
 
 class SocketTransport {
  public:
-  SocketTransport(Loop& loop, TransportOwner& owner) noexcept : loop_(loop), owner_(owner), tcp_(loop, owner) {}
+  SocketTransport(Loop& loop, TransportOwner& owner) noexcept : loop_(loop), owner_(&owner), tcp_(loop, owner) {}
 
   // TLS from here on; before anything is read or sent. false: no memory, nothing has changed.
   bool secure(const TlsSetup& setup, TlsTransport::Side side, const char* server_name = nullptr) noexcept {
-    tls_.reset(new (std::nothrow) TlsTransport(loop_, tcp_, owner_, setup, side));
+    tls_.reset(new (std::nothrow) TlsTransport(loop_, tcp_, *owner_, setup, side));
     if (tls_ == nullptr) return false;
     tcp_.set_owner(*tls_);
     out_ = &tls_->out();
     tls_->start(server_name);
     return true;
+  }
+  // Another connection goes on with what this one has begun; it is told of all that comes, on_closed included.
+  void set_owner(TransportOwner& owner) noexcept {
+    owner_ = &owner;
+    if (tls_ != nullptr) tls_->set_owner(owner);
+    else tcp_.set_owner(owner);
   }
   const TlsTransport* tls() const noexcept { return tls_.get(); }   // null: plain
 
@@ -76,7 +82,7 @@ class SocketTransport {
 
  private:
   Loop& loop_;
-  TransportOwner& owner_;
+  TransportOwner* owner_;
   TcpTransport tcp_;
   Chain* out_ = &tcp_.out();
   std::unique_ptr<TlsTransport> tls_;

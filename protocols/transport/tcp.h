@@ -26,7 +26,7 @@ class TcpTransport final : public Transport {
   uint64_t acked_bytes() noexcept override { return loop_.acked_bytes(socket_); }
   void change_engine(EngineKind kind) noexcept override;
 
-  void set_owner(TransportOwner& owner) noexcept { owner_ = &owner; }   // before anything is read or sent
+  void set_owner(TransportOwner& owner) noexcept { owner_ = &owner; }   // who is told from now on
   Socket& socket() noexcept { return socket_; }
   EngineKind engine() const noexcept { return socket_.engine; }
   // Someone else's op on this socket (connect, relay) ended while the transport was closing.

@@ -161,7 +161,7 @@ void TlsTurns::serve() noexcept {
 // ---- TlsTransport
 
 TlsTransport::TlsTransport(Loop& loop, Transport& inner, TransportOwner& owner, const TlsSetup& setup, Side side) noexcept
-    : loop_(loop), inner_(inner), owner_(owner), setup_(setup), side_(side) {
+    : loop_(loop), inner_(inner), owner_(&owner), setup_(setup), side_(side) {
   wire_.out = &inner.out();
   wire_.slabs = &loop.slabs();
   work_.self = due_.self = this;
@@ -204,7 +204,7 @@ void TlsTransport::work() noexcept {
   if (closing_) return;
   if (state_ == State::failed) {
     inner_.flush();  // the alert
-    if (!std::exchange(told_, true)) owner_.on_error(error_, false);
+    if (!std::exchange(told_, true)) owner_->on_error(error_, false);
     return;
   }
   if (state_ == State::open) encrypt();
@@ -241,7 +241,7 @@ void TlsTransport::opened() noexcept {
   facts_.peer = peer_of(ssl_);
   (facts_.resumed ? setup_.stats->resumed : setup_.stats->full).add();
   taken_before_ = wire_.taken_bytes;
-  owner_.on_ready();
+  owner_->on_ready();
 }
 
 void TlsTransport::deliver() noexcept {
@@ -252,14 +252,14 @@ void TlsTransport::deliver() noexcept {
     want_ = 0;
     taken_before_ = wire_.taken_bytes;
     if (state_ == State::failed) loop_.mark_dirty(work_);  // the owner hears of it after its bytes
-    owner_.on_bytes(std::move(plain));
+    owner_->on_bytes(std::move(plain));
   } else if (state_ == State::failed) {
     return;
   } else if (over || inner_.at_eof()) {
     want_ = 0;
     eof_ = true;
     truncated_ = !over;
-    owner_.on_eof();
+    owner_->on_eof();
   } else if (wire_.taken_bytes - taken_before_ > kBarrenBytes) {
     fail(TlsFailure::protocol, "too many records without content", EPROTO);
   }
@@ -390,7 +390,7 @@ void TlsTransport::on_sent(size_t count) noexcept {
   const size_t told = inner_.out().empty() ? untold_ : std::min(count, untold_);
   untold_ -= told;
   encrypt();
-  if (told != 0) owner_.on_sent(told);
+  if (told != 0) owner_->on_sent(told);
 }
 
 void TlsTransport::on_error(int error, bool sending) noexcept {
@@ -400,12 +400,12 @@ void TlsTransport::on_error(int error, bool sending) noexcept {
   }
   if (state_ == State::open && sending) {  // what still comes may be of use
     out_.clear();
-    owner_.on_error(error, true);
+    owner_->on_error(error, true);
     return;
   }
   if (state_ != State::failed) fail(TlsFailure::closed, "the connection broke off", error);
   alert_ = false;
-  if (!std::exchange(told_, true)) owner_.on_error(error, sending);
+  if (!std::exchange(told_, true)) owner_->on_error(error, sending);
 }
 
 void TlsTransport::fail_by_library() noexcept {
@@ -432,7 +432,7 @@ void TlsTransport::fail(TlsFailure why, std::string_view text, int error) noexce
   setup_.stats->failed[static_cast<size_t>(why)].add();
   if (setup_.failed == nullptr) return;
   const char* name = ssl_ == nullptr ? nullptr : SSL_get_servername(ssl_, TLSEXT_NAMETYPE_host_name);
-  setup_.failed(setup_.arg, {why, text, name == nullptr ? std::string_view() : name}, owner_);
+  setup_.failed(setup_.arg, {why, text, name == nullptr ? std::string_view() : name}, *owner_);
 }
 
 void TlsTransport::close(bool reset) noexcept {

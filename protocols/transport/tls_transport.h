@@ -113,6 +113,7 @@ class TlsTransport final : public Transport, public TransportOwner {
   void change_engine(EngineKind kind) noexcept override { inner_.change_engine(kind); }
   std::string_view alpn() const noexcept override { return facts_.alpn; }
 
+  void set_owner(TransportOwner& owner) noexcept { owner_ = &owner; }   // who is told from now on
   bool ready() const noexcept { return state_ == State::open; }
   const TlsFacts& facts() const noexcept { return facts_; }     // complete when ready
 
@@ -127,7 +128,7 @@ class TlsTransport final : public Transport, public TransportOwner {
   void on_eof() noexcept override;
   void on_sent(size_t count) noexcept override;
   void on_error(int error, bool sending) noexcept override;
-  void on_closed() noexcept override { owner_.on_closed(); }
+  void on_closed() noexcept override { owner_->on_closed(); }
 
   static void work_entry(Pump& pump) noexcept { static_cast<Work&>(pump).self->work(); }
   static void due_entry(Timer& timer) noexcept;
@@ -147,7 +148,7 @@ class TlsTransport final : public Transport, public TransportOwner {
 
   Loop& loop_;
   Transport& inner_;
-  TransportOwner& owner_;
+  TransportOwner* owner_;
   const TlsSetup& setup_;
   ssl_st* ssl_ = nullptr;
   TlsWire wire_;

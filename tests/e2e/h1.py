@@ -5,7 +5,7 @@ What the parser alone decides is the same on every engine and runs on one; what 
 import threading
 import time
 
-from lib.case import case
+from lib.case import case, free_port
 from lib.weir import to_yaml
 from lib.wire import chunks_of, head_bytes, wait_until
 
@@ -37,7 +37,8 @@ def refused(t, rows, origin):
 def test_preface(t):
     """What begins like h2's preface is waited for until it differs or is whole; then 400, for h2 is not spoken here."""
     origin = t.origin(hello)
-    t.weir(origin)
+    t.port = free_port()
+    t.weir(origin, listeners=[{"bind": f"127.0.0.1:{t.port}", "engine": t.engine, "protocols": ["h1"]}])
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     for cut in (1, 3, 4, 14, 16, 18, 23):
         client = t.client()

@@ -57,7 +57,7 @@ def test_both_versions(t):
     origin = t.origin()
     path = os.path.join(t.directory, "access.log")
     weir = serve(t, origin, routes=[{"match": {"path": "/secure", "scheme": "https"}, "respond": {"body": "so it is"}}, {"to": "app"}],
-                 log={"access": {"path": path}})
+                 listener_more={"protocols": ["h1"]}, log={"access": {"path": path}})
     cert, _ = certificate("localhost")
     for version, name in ((ssl.TLSVersion.TLSv1_2, "TLSv1.2"), (ssl.TLSVersion.TLSv1_3, "TLSv1.3")):
         client = secure(t, context(cert, version=version, alpn=["h2", "http/1.1"]))
@@ -143,7 +143,7 @@ def test_tickets(t):
 
 @case(engines=("epoll",))
 def test_refusals_are_counted_by_reason(t):
-    weir = serve(t, t.origin(), listener_more={"tls": {"min_version": "1.3"}}, log={"level": "debug"})
+    weir = serve(t, t.origin(), listener_more={"tls": {"min_version": "1.3"}, "protocols": ["h1"]}, log={"level": "debug"})
 
     def failed(reason):
         return weir.metric("weir_tls_handshake_failures_total", reason=reason)

@@ -34,7 +34,8 @@ class UncountedEngine final : public Engine {
 };
 
 std::string config_text(const Proxy::Options& options) {
-  std::string text = "version: 1\nlisteners: [{bind: \"" + std::string(kFront) + "\"}]\n" + options.routes;
+  std::string text = "version: 1\nlisteners: [{bind: \"" + std::string(kFront) + "\"" +
+                     (options.listener.empty() ? "" : ", " + options.listener) + "}]\n" + options.routes;
   text += "upstreams:\n  app:\n    servers: [";
   for (const auto& server : options.servers) text += "\"" + server + "\", ";
   text += "]\n" + options.upstreams + "timeouts: {" + options.timeouts + "}\n" + options.more;
@@ -72,6 +73,7 @@ struct WorkerProbe {
   static SlotPool<h1::ServerConn>& conns(Worker& worker) { return worker.conns_; }
   static MemoryGuard& memory(Worker& worker) { return worker.memory_; }
   static PoolSet& pools(Worker& worker) { return worker.pools_; }
+  static size_t h2_left(Worker& worker) { return worker.h2_conns_.in_use() + worker.h2_.streams.in_use() + worker.h2_.conns; }
   static void apply(Worker& worker, Publication&& publication) { worker.apply(std::move(publication)); }
   static Listener& listener(Worker& worker) { return *worker.listeners_.front(); }
   static WorkerRuntime& current(Worker& worker) { return *worker.runtimes_.back(); }
@@ -276,7 +278,7 @@ std::string Proxy::verdict() {
     pools.close_idle();
     return listener().empty() && pools.open() == 0;
   };
-  expect(run(nothing_open), "connections never end", conns.in_use() + pools.open());
+  expect(run(nothing_open), "connections never end", conns.in_use() + WorkerProbe::h2_left(*worker_) + pools.open());
   run_for(std::chrono::seconds(2));   // the loop's own timers of relays end, and cleared ones leave the wheel
   const ExchangeStats& e = exchanges.stats;
   expect(e.started.get() == e.ended.get(), "exchanges that did not end once", e.started.get() - e.ended.get());
@@ -287,6 +289,8 @@ std::string Proxy::verdict() {
   expect(exchanges.trailers.in_use() == 0, "trailer slots held", exchanges.trailers.in_use());
   expect(exchanges.pipes.audits_failed.get() == 0, "pipe audits failed", exchanges.pipes.audits_failed.get());
   expect(conns.in_use() == 0 && server().open.get() == 0, "client connections left", conns.in_use());
+  expect(WorkerProbe::h2_left(*worker_) == 0 && h2().open.get() == 0 && h2().streams.get() == 0 && h2().busy.get() == 0,
+         "h2 connections or streams left", WorkerProbe::h2_left(*worker_));
   expect(upstream().client.open.get() == 0, "origin connections counted open", upstream().client.open.get());
   expect(loop.ops_in_flight() == 0, "ops in flight", loop.ops_in_flight());
   expect(network.descriptors() == 0, "descriptors open", network.descriptors());

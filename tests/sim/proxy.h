@@ -79,6 +79,7 @@ class Proxy {
  public:
   struct Options {
     uint64_t seed = 1;
+    std::string listener{};                                 // "protocols: [h2]"
     std::string timeouts{};                                 // "write: 1s, connect: 2s"
     std::string routes = "routes: [{to: app}]\n";
     std::string upstreams{};                                // further ones, besides `app`
@@ -118,6 +119,10 @@ class Proxy {
   uint64_t all_timeouts() const;
   const std::array<Counter, kRefusedCauses>& refused() const { return listener_stats_->refused; }
   const h1::ServerStats& server() const { return listener_stats_->server; }
+  const h2::ServerStats& h2() const { return listener_stats_->h2; }
+  uint64_t goaways(h2::EndCause cause, h2::ErrorCode code) const {
+    return h2().goaways[static_cast<size_t>(cause)][static_cast<size_t>(code)].get();
+  }
   Allowance& allowance() { return registry_.allowance("app"); }
   const UpstreamStats& upstream() const { return *upstream_stats_; }
   size_t pooled() const;                                    // idle connections to origins

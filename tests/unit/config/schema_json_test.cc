@@ -57,7 +57,7 @@ TEST_CASE("what the reader refuses for its form, the schema refuses; and what it
                            "limits: {pipe: 1MiB}", "limits: {pipe: {min: 1MiB}}", "timeouts: {write: 0s}", "routes: []",
                            "defaults: {trace: pass, via: true}", "version-: 1", "workers: 0", "workers: many",
                            "workers: [2]", "timeouts: {write: 30}", "timeouts: {write: 30sec}", "timeouts: []",
-                           "limits: {memory: 64MB}", "limits: {h2_streams: 256}", "timeouts: {ws_ping: 30s}",
+                           "limits: {memory: 64MB}", "limits: {h2_streams: 256}", "limits: {ws_message: 1MiB}", "timeouts: {ws_ping: 30s}",
                            "log: {level: loud}", "log: {access: json}", "tests: [x]",
                            "metrics: {}", "defaults: {trace: start}", "defaults: {via: yes}", "upstreams: []",
                            "upstreams: {a: {}}", "upstreams: {a: {servers: []}}", "upstreams: {a: {servers: [{}]}}",

@@ -76,7 +76,7 @@ TEST_CASE("the defaults of the limits table and of the rest") {
   REQUIRE(s.listeners.size() == 1);
   CHECK(s.listeners[0].name == ":80");
   CHECK(s.listeners[0].engine == EngineChoice::adaptive);
-  CHECK(s.listeners[0].protocols == std::vector{Protocol::h1});
+  CHECK(s.listeners[0].protocols == std::vector{Protocol::h1, Protocol::h2});
   CHECK(s.files == std::vector<std::string>{"t.yaml"});
   const Snapshot more = snapshot_of(kListener + kUpstream +
                                     "log: {access: {}}\nroutes:\n"
