@@ -106,6 +106,10 @@ void read_listeners(Draft& draft, const Fields& top) {
     listener.limits = listener.own_limits.over(draft.snapshot.limits);
     listener.redirect_https = fields.boolean("redirect_https");
     listener.trusted_proxies = read_networks(draft, fields, "trusted_proxies", &listener.trust_unix);
+    listener.trusted_header = static_cast<TrustedHeader>(fields.word("trusted_header"));
+    if (fields.written("trusted_header") && listener.trusted_proxies.empty() && !listener.trust_unix) {
+      draft.report.warning(fields.mark("trusted_header"), "`trusted_header` has no effect without `trusted_proxies`");
+    }
     listener.unix_access = read_unix_access(draft, fields);
     listener.tls = read_tls(draft, fields);
     const auto is_unix = [](const SocketName& bind) { return bind.is_unix(); };

@@ -171,6 +171,7 @@ void listeners(Json& json, const Snapshot& snapshot) {
     for (const Cidr& network : listener.trusted_proxies) json.text(network.text());
     if (listener.trust_unix) json.text("unix");
     json.close(']');
+    json.pair("trusted_header", word_text(Level::listener, "trusted_header", static_cast<size_t>(listener.trusted_header)));
     unix_access(json, listener.unix_access);
     tls(json, listener);
     json.close('}');

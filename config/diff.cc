@@ -111,7 +111,8 @@ bool same_structure(const Listener& a, const Listener& b) {
   return a.binds == b.binds && a.engine == b.engine && a.protocols == b.protocols && a.own_timeouts == b.own_timeouts &&
          a.timeouts == b.timeouts && a.own_limits == b.own_limits &&
          a.unix_access == b.unix_access && a.redirect_https == b.redirect_https &&
-         a.trusted_proxies == b.trusted_proxies && a.trust_unix == b.trust_unix && a.tls == b.tls;
+         a.trusted_proxies == b.trusted_proxies && a.trust_unix == b.trust_unix &&
+         a.trusted_header == b.trusted_header && a.tls == b.tls;
 }
 
 bool same_structure(const Upstream& a, const Upstream& b) {

@@ -94,6 +94,9 @@ constexpr auto kRows = std::to_array<Row>({
         "Answer every request with 308 to https, but for ACME challenges."),
     may_be_empty(may(L::listener, "trusted_proxies", T::networks, "[]",
                      "Addresses, networks and `unix`: whose X-Forwarded-* and Forwarded fields are believed.")),
+    words(may(L::listener, "trusted_header", T::word, "x_forwarded", "Which of them the trusted proxies write: X-Forwarded-For "
+                                                                     "and -Proto, or Forwarded (RFC 7239) alone."),
+          "x_forwarded forwarded"),
     child(may(L::listener, "unix", T::map, "(as the process makes them)", "Who may connect to its unix sockets."),
           L::unix_file),
     child(may(L::listener, "tls", T::map, "(plain)", "Certificates: clients speak TLS to this listener."), L::listener_tls),

@@ -50,6 +50,7 @@ enum class Scheme : uint8_t { http, https };
 enum class ClientAuth : uint8_t { require, request };
 enum class TlsVersion : uint8_t { tls12, tls13 };
 enum class Balance : uint8_t { round_robin, least_requests, random };
+enum class TrustedHeader : uint8_t { x_forwarded, forwarded };
 enum class LogLevel : uint8_t { debug, info, warn, error };
 enum class LogFormat : uint8_t { text, json };
 enum class AccessFormat : uint8_t { json, combined };
@@ -167,6 +168,8 @@ struct Listener {
   // Peers whose X-Forwarded-For (-Proto, -Host) and Forwarded are believed: the client is the right-most address that is
   // not one of these. From all others these fields are replaced.
   std::vector<Cidr> trusted_proxies;
+  // x_forwarded: Forwarded counts only where there is no X-Forwarded-For. forwarded: it alone counts, theirs are replaced.
+  TrustedHeader trusted_header = TrustedHeader::x_forwarded;
   bool trust_unix = false;         // peers of unix sockets (they have no address) are such proxies too
   Where where;
 };

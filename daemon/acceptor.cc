@@ -25,7 +25,11 @@ Acceptor::Acceptor(Loop& loop, AcceptorOwner& owner, std::string bind, int fd, E
 void Acceptor::completed_entry(Op& op) noexcept { static_cast<Acceptor&>(op).completed(); }
 
 void Acceptor::completed() noexcept {
-  for (int i = 0; i < result; ++i) owner_.on_accepted(accepted[static_cast<size_t>(i)]);
+  for (int i = 0; i < result; ++i) {
+    Accepted& one = accepted[static_cast<size_t>(i)];
+    one.peer = one.peer.unmapped();
+    owner_.on_accepted(one);
+  }
   if (closing_ && result > 0) look_again(kServeQueue);
   if (more) return;
   if (ending_) {

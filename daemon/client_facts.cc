@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <strings.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace weir {
@@ -25,19 +27,74 @@ std::string_view without_port(std::string_view text) noexcept {
   return colon != std::string_view::npos && text.find(':', colon + 1) == std::string_view::npos ? text.substr(0, colon) : text;
 }
 
-// One element of Forwarded: `for="[::1]:80";proto=https` to [::1]:80; empty where it does not say.
-std::string_view forwarded_for(std::string_view element) noexcept {
-  while (!element.empty()) {
-    const size_t end = element.find(';');
-    std::string_view pair = trimmed(element.substr(0, end));
-    element = end == std::string_view::npos ? std::string_view() : element.substr(end + 1);
-    if (pair.size() < 4 || strncasecmp(pair.data(), "for=", 4) != 0) continue;
-    pair.remove_prefix(4);
-    if (pair.size() >= 2 && pair.front() == '"' && pair.back() == '"') pair = pair.substr(1, pair.size() - 2);
-    return pair;
+// What one proxy says in Forwarded (RFC 7239 section 4), values without their quotes.
+struct Element {
+  std::string_view whom, proto;
+  bool empty = true;
+};
+
+// Takes the next element off the front of a Forwarded field. Quotes count: a proxy may put what the client wrote into `host`, and
+// that holds commas and semicolons as it likes. false: it is malformed.
+bool next_element(std::string_view& list, Element& out) noexcept {
+  out = {};
+  for (;;) {
+    const size_t name_end = list.find_first_of("=;,\"");
+    const std::string_view name = trimmed(list.substr(0, name_end));
+    std::string_view value;
+    if (name_end != std::string_view::npos && list[name_end] == '=') {
+      out.empty = false;
+      list.remove_prefix(name_end + 1);
+      if (list.starts_with('"')) {
+        size_t at = 1;
+        while (at < list.size() && list[at] != '"') at += list[at] == '\\' ? 2 : 1;
+        if (at >= list.size()) return false;
+        value = list.substr(1, at - 1);
+        list.remove_prefix(at + 1);
+        list = list.substr(std::min(list.find_first_not_of(" \t"), list.size()));
+        if (!list.empty() && list.front() != ';' && list.front() != ',') return false;
+      } else {
+        const size_t end = std::min(list.find_first_of(";,\""), list.size());
+        value = trimmed(list.substr(0, end));
+        list.remove_prefix(end);
+      }
+    } else {
+      if (!name.empty()) return false;
+      list.remove_prefix(std::min(name_end, list.size()));
+    }
+    if (name.size() == 3 && strncasecmp(name.data(), "for", 3) == 0) out.whom = value;
+    else if (name.size() == 5 && strncasecmp(name.data(), "proto", 5) == 0) out.proto = value;
+    if (list.empty() || list.front() == ',') {
+      if (!list.empty()) list.remove_prefix(1);
+      return true;
+    }
+    if (list.front() == '"') return false;
+    list.remove_prefix(1);
   }
-  return {};
 }
+
+// From the last element of the last Forwarded field on backwards; take() says whether to go on. What is malformed ends it, and so
+// does a list that no chain of proxies is long enough for: those before were written by somebody else.
+template <class Take>
+void each_forwarded(const Head& request, const Take& take) noexcept {
+  constexpr size_t kElementsMax = 32;
+  for (const Field* field = request.end(); field-- != request.begin();) {
+    if (field->id != FieldId::forwarded || field->removed) continue;
+    std::array<Element, kElementsMax> last;
+    size_t count = 0;
+    std::string_view list = field->value_view();
+    while (!list.empty()) {
+      Element& next = last[count % kElementsMax];
+      if (!next_element(list, next)) return;
+      if (!next.empty) ++count;
+    }
+    for (size_t back = 1; back <= count; ++back) {
+      if (back > kElementsMax) return;
+      if (!take(last[(count - back) % kElementsMax])) return;
+    }
+  }
+}
+
+bool is_https(std::string_view proto) noexcept { return proto.size() == 5 && strncasecmp(proto.data(), "https", 5) == 0; }
 
 // From the last element of the last field to the first of the first. take() says whether to go on.
 template <class Take>
@@ -59,7 +116,7 @@ void each_backward(const Head& request, FieldId id, const Take& take) noexcept {
 bool says_https(const Head& request, bool otherwise) noexcept {
   bool https = otherwise;
   each_backward(request, FieldId::x_forwarded_proto, [&](std::string_view proto) noexcept {
-    https = proto.size() == 5 && strncasecmp(proto.data(), "https", 5) == 0;
+    https = is_https(proto);
     return false;
   });
   return https;
@@ -107,7 +164,6 @@ ClientFacts find_client(const config::Listener& listener, const Head& request, c
   ClientFacts facts{peer_ip, peer == nullptr ? HostBytes() : HostBytes::of(*peer), listener_https, false};
   facts.trusted = peer != nullptr && peer->is_unix() ? listener.trust_unix : facts.host.in(listener.trusted_proxies);
   if (!facts.trusted) return facts;
-  facts.https = says_https(request, listener_https);
   // What is no address stands for nobody that could be trusted to have told the truth about those before it.
   const auto take = [&](std::string_view text) noexcept {
     const HostBytes host = HostBytes::parse(text);
@@ -116,8 +172,18 @@ ClientFacts find_client(const config::Listener& listener, const Head& request, c
     facts.host = host;
     return host.in(listener.trusted_proxies);
   };
-  if (request.find(FieldId::x_forwarded_for) != nullptr) each_backward(request, FieldId::x_forwarded_for, take);
-  else each_backward(request, FieldId::forwarded, [&](std::string_view element) noexcept { return take(forwarded_for(element)); });
+  if (listener.trusted_header == config::TrustedHeader::x_forwarded) {
+    facts.https = says_https(request, listener_https);
+    if (request.find(FieldId::x_forwarded_for) != nullptr) {
+      each_backward(request, FieldId::x_forwarded_for, take);
+      return facts;
+    }
+  }
+  each_forwarded(request, [&](const Element& element) noexcept {
+    const bool more = take(element.whom);
+    if (!element.proto.empty()) facts.https = is_https(element.proto);
+    return more;
+  });
   return facts;
 }
 

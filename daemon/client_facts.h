@@ -1,5 +1,6 @@
 // ClientFacts: who asks, as far as a listener's `trusted_proxies` let it be known: the peer itself, or what proxies in front of us
-// say of it (X-Forwarded-For, else Forwarded, RFC 7239): the right-most address that is not one of theirs.
+// say of it: the right-most address that is not one of theirs, and how that one came to them. They say it in X-Forwarded-For and
+// -Proto, or in Forwarded (RFC 7239); `trusted_header` has which.
 // Pure; any thread; allocates nothing. Views point into the request or into what the caller gave.
 #pragma once
 

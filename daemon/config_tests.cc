@@ -3,8 +3,10 @@
 #include <charconv>
 #include <memory>
 
+#include "daemon/outgoing.h"
 #include "daemon/router.h"
 #include "protocols/exchange/target.h"
+#include "protocols/h1/parser.h"
 
 namespace weir {
 
@@ -14,10 +16,10 @@ struct Got {
   std::string route;
   std::vector<std::string> upstreams;
   uint16_t status = 0;   // 0: an origin's
+  const char* why = nullptr;
 
   std::string text() const {
-    if (route.empty() && status == 308) return "status 308 (redirect_https)";
-    if (route.empty()) return status == 400 ? "status 400 (the path is refused)" : "status 404 (no route matches)";
+    if (why != nullptr) return "status " + std::to_string(status) + " (" + why + ")";
     if (status != 0) return "status " + std::to_string(status) + " (route " + route + ")";
     std::string names;
     for (const std::string& name : upstreams) names += (names.empty() ? "upstream " : " or ") + name;
@@ -37,34 +39,50 @@ size_t listener_for(const config::Snapshot& config, const config::ConfigTest& te
   return 0;
 }
 
+// The request as a client would send it.
+std::string request_text(const config::ConfigTest& test) {
+  std::string text = test.method + " " + (test.method == "CONNECT" ? test.host : test.target) + " HTTP/1.1\r\nhost: " + test.host + "\r\n";
+  for (const config::NameValue& field : test.headers) text += field.name + ": " + field.value + "\r\n";
+  return text + "\r\n";
+}
+
+// What is wrong with a head before any route is looked for, as h1::ServerConn and Exchange::start find it.
+What read_head(const std::string& text, bool https, const h1::HeadLimits& limits, Head& head) {
+  size_t scanned = 0;
+  const h1::ParseResult parsed = h1::parse_request_head(text.data(), text.size(), scanned, limits, head);
+  if (parsed.state == h1::Parse::need_more) return What::head_too_large;
+  if (parsed.state == h1::Parse::bad) return parsed.what;
+  head.scheme = https ? "https" : "http";
+  if (const What what = normalise_target(head); what != What::none) return what;
+  return head.upgrade != Upgrade::none || head.method == Method::connect ? What::upgrade_refused : What::none;
+}
+
+// As Forwarder::on_request does it.
 Got ask(const Runtime& runtime, const config::ConfigTest& test) {
-  const auto head = std::make_unique<Head>();
-  head->method_text = test.method;
-  head->method = method_of(test.method);
-  std::string host = test.host, target = test.target;  // brought to one form in place
-  head->scheme = test.https ? "https" : "http";
-  head->authority = host;
-  head->path = target;
   Got got;
-  if (normalise_target(*head) != What::none) {
-    got.status = 400;
-    return got;
-  }
-  for (const config::NameValue& field : test.headers) head->add(field_id(field.name), field.name, field.value);
-  ClientFacts client;
-  client.ip = test.client;
-  client.host = HostBytes::parse(test.client);
-  client.https = test.https;
   const size_t listener = listener_for(runtime.config, test);
-  if (runtime.listeners[listener].redirect_https && goes_to_https(*head, client)) {
+  const config::Listener& config = runtime.config.listeners[listener];
+  const ListenerPlan& plan = runtime.listeners[listener];
+  const auto head = std::make_unique<Head>();
+  const std::string text = request_text(test);  // brought to one form in place
+  const auto refused = [&](const FaultRow& row) {
+    got.status = row.status;
+    got.why = row.sentence;
+    return got;
+  };
+  const What what = read_head(text, test.https, request_limits(listener_limits(runtime.config, config)), *head);
+  if (what != What::none) return refused(fault_row(what));
+  const auto peer = Address::parse((test.client.find(':') == std::string::npos ? test.client : "[" + test.client + "]") + ":1");
+  const ClientFacts client = find_client(config, *head, peer ? &*peer : nullptr, test.client, test.https);
+  if (client.trusted) drop_unbelieved(*head, plan);
+  else drop_forwarding_fields(*head);
+  if (plan.redirect_https && goes_to_https(*head, client)) {
     got.status = 308;
+    got.why = "redirect_https";
     return got;
   }
   const auto index = find_route(runtime, listener, *head, client);
-  if (!index) {
-    got.status = 404;
-    return got;
-  }
+  if (!index) return refused(fault_row(What::no_route));
   const config::Route& route = runtime.config.routes[*index];
   got.route = route.name;
   if (const auto* respond = std::get_if<config::Respond>(&route.action)) got.status = respond->status;

@@ -51,9 +51,13 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
   ClientFacts client;
   client.https = exchange.https;
   if (plan.looks_first() && !look_first(exchange, now.runtime->config.listeners[listener.index], plan, client)) return;
-  if (exchange.peer_trusted) [[unlikely]] drop_forwarding_aliases(exchange.request());
+  if (exchange.peer_trusted) [[unlikely]] drop_unbelieved(exchange.request(), plan);
   else drop_forwarding_fields(exchange.request());
   name(exchange);
+  if (plan.redirect_https && goes_to_https(exchange.request(), client)) [[unlikely]] {
+    redirect_to_https(exchange);
+    return;
+  }
   if (exchange.request().method == Method::connect) {  // no route may open a tunnel yet
     exchange.fail(make_fault(What::upgrade_refused));
     return;
@@ -83,7 +87,7 @@ void Forwarder::on_request(Exchange& exchange) noexcept {
   else forward(exchange, *to, false);
 }
 
-// What few listeners ask: who the client is behind trusted proxies, and whether he is to come again by https. false: answered.
+// What few listeners ask: whether the client may ask for that host here, and who it is behind trusted proxies. false: answered.
 bool Forwarder::look_first(Exchange& exchange, const config::Listener& listener, const ListenerPlan& plan,
                            ClientFacts& client) noexcept {
   const Head& request = exchange.request();
@@ -95,18 +99,21 @@ bool Forwarder::look_first(Exchange& exchange, const config::Listener& listener,
   exchange.client_ip = client.ip;
   exchange.https = client.https;
   exchange.peer_trusted = client.trusted;
-  if (!listener.redirect_https || !goes_to_https(request, client)) return true;
+  return true;
+}
+
+void Forwarder::redirect_to_https(Exchange& exchange) noexcept {
+  const Head& request = exchange.request();
   const std::string_view host = host_of(request.authority);
   if (host.empty() || !request.path.starts_with('/')) {
     exchange.fail(make_fault(What::bad_host));
-    return false;
+    return;
   }
   location_ = "https://";
   location_ += host;
   location_ += request.path;
   const ExtraField location[] = {{"location", location_}};
   exchange.respond(308, {}, {}, location);
-  return false;
 }
 
 // The request's id: a trusted peer's own, else a new one.
@@ -152,7 +159,7 @@ void Forwarder::forward(Exchange& exchange, Rotation::Target& to, bool fresh) no
     for (Rotation::Target& other : now.upstreams[target.upstream].targets)
       if (conn == nullptr && other.pool != nullptr && other.pool->close_oldest_idle())
         conn = to.pool->acquire(listener.engine, fresh, stats.client, &error);
-    if (conn == nullptr) now.runtime->upstreams[target.upstream].allowance->want();
+    if (conn == nullptr) to.pool->want();
   }
   if (conn == nullptr) {
     const What what = error == EDQUOT ? What::origin_limit : error == ENOMEM ? What::out_of_memory : What::overloaded;
@@ -179,7 +186,8 @@ void Forwarder::send(Exchange& exchange, Stream& origin) noexcept {
     exchange.connect(origin, own);
     return;
   }
-  outgoing_.send(exchange, origin, extras, own);
+  const bool replace = under(exchange).runtime->listeners[exchange.listener_index].only_forwarded;
+  outgoing_.send(exchange, origin, extras, own, replace);
 }
 
 bool Forwarder::on_origin_failed(Exchange& exchange, const Fault& fault) noexcept {
@@ -216,7 +224,7 @@ std::span<const ExtraField> Forwarder::on_local_answer(Exchange& exchange, Head&
 }
 
 void Forwarder::on_more_fields(Exchange& exchange, Head& fields, bool from_client) noexcept {
-  if (from_client) drop_forwarding_fields(fields);
+  if (from_client) drop_forwarding_fields(fields);  // of a trusted peer's, too: it says such things in its heads
   if (exchange.route == UINT32_MAX) return;
   const RouteExtras* extras = route_of(exchange).extras.get();
   if (extras != nullptr) remove_edited(*extras, fields, from_client);
@@ -231,7 +239,10 @@ std::span<const ExtraField> Forwarder::on_response(Exchange& exchange, Head& res
 void Forwarder::on_end(Exchange& exchange) noexcept {
   leave_origin(exchange);
   record_end(exchange, worker_, access_);
-  if (exchange.snapshot != nullptr) --under(exchange).exchanges;  // null: its head was refused before any route was looked for
+  if (exchange.snapshot == nullptr) return;  // its head was refused before any route was looked for
+  WorkerRuntime& ran = under(exchange);
+  const bool current = static_cast<ListenerView*>(exchange.listener)->current == &ran;
+  if (--ran.exchanges == 0 && !current && unused_ != nullptr) exchange.context().loop.mark_dirty(*unused_);
 }
 
 }  // namespace weir

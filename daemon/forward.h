@@ -28,6 +28,7 @@ class Forwarder final : public ExchangeHandler {
  public:
   Forwarder(size_t worker, const RequestIds& ids) noexcept : worker_(worker), ids_(ids) {}
   void log_to(AccessSink* sink) noexcept { access_ = sink; }
+  void tell_when_unused(Pump& pump) noexcept { unused_ = &pump; }   // an older configuration has no exchange any more
   void on_request(Exchange& exchange) noexcept override;
   bool on_origin_failed(Exchange& exchange, const Fault& fault) noexcept override;
   std::span<const ExtraField> on_response(Exchange& exchange, Head& response) noexcept override;
@@ -37,6 +38,7 @@ class Forwarder final : public ExchangeHandler {
 
  private:
   bool look_first(Exchange& exchange, const config::Listener& listener, const ListenerPlan& plan, ClientFacts& client) noexcept;
+  void redirect_to_https(Exchange& exchange) noexcept;
   void name(Exchange& exchange) noexcept;
   void answer(Exchange& exchange, const config::Route& route) noexcept;
   void forward(Exchange& exchange, Rotation::Target& to, bool fresh) noexcept;
@@ -44,6 +46,7 @@ class Forwarder final : public ExchangeHandler {
 
   size_t worker_;
   AccessSink* access_ = nullptr;
+  Pump* unused_ = nullptr;
   RequestIds ids_;
   Outgoing outgoing_;
   std::string location_;          // scratch: of a redirect

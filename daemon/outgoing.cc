@@ -4,13 +4,16 @@
 
 #include <algorithm>
 
+#include "protocols/exchange/target.h"
+
 namespace weir {
 
 namespace {
 
 constexpr uint64_t bit(FieldId id) noexcept { return uint64_t{1} << static_cast<unsigned>(id); }
-constexpr uint64_t kForwardingFields = bit(FieldId::x_forwarded_for) | bit(FieldId::x_forwarded_proto) |
-                                       bit(FieldId::x_forwarded_host) | bit(FieldId::forwarded) | bit(FieldId::x_request_id);
+constexpr uint64_t kXForwarded =
+    bit(FieldId::x_forwarded_for) | bit(FieldId::x_forwarded_proto) | bit(FieldId::x_forwarded_host);
+constexpr uint64_t kForwardingFields = kXForwarded | bit(FieldId::forwarded) | bit(FieldId::x_request_id);
 
 bool equal_name(std::string_view a, std::string_view b) noexcept {
   return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
@@ -56,18 +59,6 @@ std::string_view via_value(Version version) noexcept {
   return version == Version::http10 ? "1.0 weir" : "1.1 weir";
 }
 
-// A segment "." or "..", up to the query: an origin would resolve it to a path that no rule of ours has seen.
-bool has_dot_segment(std::string_view path) noexcept {
-  path = path.substr(0, path.find('?'));
-  while (!path.empty()) {
-    path.remove_prefix(1);
-    const std::string_view segment = path.substr(0, path.find('/'));
-    if (segment == "." || segment == "..") return true;
-    path.remove_prefix(segment.size());
-  }
-  return false;
-}
-
 void put_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
@@ -86,22 +77,25 @@ void drop_forwarding_fields(Head& request) noexcept {
   }
 }
 
-void drop_forwarding_aliases(Head& request) noexcept {
+void drop_unbelieved(Head& request, const ListenerPlan& listener) noexcept {
+  const uint64_t gone = listener.only_forwarded ? kXForwarded : 0;
   for (Field& field : request)
-    if (field.id == FieldId::other && forwarding_alias(field)) field.removed = true;
+    if ((bit(field.id) & gone) != 0 || (field.id == FieldId::other && forwarding_alias(field))) field.removed = true;
 }
 
-// The chain of addresses grows by the peer; what else a trusted peer says stays as it is.
-void Outgoing::keep_trusted(Exchange& exchange, std::span<const ExtraField> own) {
+// The chain of addresses grows by the peer; what else a trusted peer says stays as it is. Where it does not speak of the client in
+// X-Forwarded-For, the chain begins with what it says elsewhere.
+void Outgoing::keep_trusted(Exchange& exchange, std::span<const ExtraField> own, bool replace) {
   chain_.clear();
   uint64_t there = 0;
   for (Field& field : exchange.request()) {
     if (!field.removed) there |= bit(field.id);
-    if (field.id != FieldId::x_forwarded_for) continue;
+    if (field.id != FieldId::x_forwarded_for || replace) continue;
     field.removed = true;
     if (!chain_.empty()) chain_ += ", ";
     chain_ += field.value_view();
   }
+  if (chain_.empty() && exchange.client_ip != exchange.peer_ip) chain_ += exchange.client_ip;
   if (!chain_.empty()) chain_ += ", ";
   chain_ += exchange.peer_ip;
   for (const ExtraField& field : own) {
@@ -137,8 +131,10 @@ What Outgoing::rewrite(const Head& request, const RouteExtras* extras) {
     path_ += path;
   }
   if (!path_.starts_with('/')) path_.insert(0, 1, '/');
+  // A rewrite may put together what no request could have: an origin would make it a path that no rule of ours has seen.
+  if (path_kind(path_) != PathKind::plain) return What::bad_path;
   path_ += request.path.substr(mark);
-  return has_dot_segment(path_) ? What::bad_path : What::none;
+  return What::none;
 }
 
 void Outgoing::edit(Head& request, const HeaderPlan& plan) {
@@ -147,10 +143,10 @@ void Outgoing::edit(Head& request, const HeaderPlan& plan) {
   extra_.insert(extra_.end(), plan.put.begin(), plan.put.end());
 }
 
-void Outgoing::send(Exchange& exchange, Stream& origin, const RouteExtras* extras, std::span<const ExtraField> own) {
+void Outgoing::send(Exchange& exchange, Stream& origin, const RouteExtras* extras, std::span<const ExtraField> own, bool replace) {
   Head& request = exchange.request();
   extra_.clear();
-  if (exchange.peer_trusted) keep_trusted(exchange, own);
+  if (exchange.peer_trusted) keep_trusted(exchange, own, replace);
   else extra_.assign(own.begin(), own.end());
   const std::string_view path = request.path, authority = request.authority;
   if (extras != nullptr) {

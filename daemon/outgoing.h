@@ -16,13 +16,13 @@ class Outgoing {
   // Makes the target that `send` uses next. Not What::none: the request cannot be passed on so, this is why.
   What rewrite(const Head& request, const RouteExtras* extras);
   // Connects the exchange to `origin` with the changed head; the exchange's own request stays as the client sent it, but for fields
-  // marked removed. `own`: the fields that every request gets.
-  void send(Exchange& exchange, Stream& origin, const RouteExtras* extras, std::span<const ExtraField> own);
+  // marked removed. `own`: the fields that every request gets. `replace`: instead of a trusted peer's, too.
+  void send(Exchange& exchange, Stream& origin, const RouteExtras* extras, std::span<const ExtraField> own, bool replace);
   // What a route does to the head of an answer, whoever made it. Returns what it adds; good until the next call.
   std::span<const ExtraField> edit_answer(const RouteExtras& extras, Head& answer, bool from_origin);
 
  private:
-  void keep_trusted(Exchange& exchange, std::span<const ExtraField> own);
+  void keep_trusted(Exchange& exchange, std::span<const ExtraField> own, bool replace);
   void add_forwarded(Exchange& exchange);
   void edit(Head& request, const HeaderPlan& plan);
 
@@ -36,6 +36,6 @@ void remove_edited(const RouteExtras& extras, Head& fields, bool from_client) no
 // The fields that say where a request came from: from a peer that is not trusted they are never passed on. From nobody are those
 // that an origin might take for them (x_forwarded_for).
 void drop_forwarding_fields(Head& request) noexcept;
-void drop_forwarding_aliases(Head& request) noexcept;
+void drop_unbelieved(Head& request, const ListenerPlan& listener) noexcept;   // of a trusted peer's
 
 }  // namespace weir

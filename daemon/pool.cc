@@ -12,23 +12,38 @@ h1::ClientConn* Pool::acquire(EngineKind engine, bool fresh, h1::ClientStats& st
   while (!fresh && idle_ != nullptr) {
     h1::ClientConn* conn = idle_;
     unlist(*conn);
-    if (conn->clean()) return conn;
+    if (conn->clean()) {
+      if (limited()) allowance_.withdraw(set_.worker_);
+      return conn;
+    }
     conn->close();  // the origin has closed it, or said something that nobody asked for
   }
-  if (!allowance_.take(connections_max)) {
+  if (!allowance_.take(connections_max_)) {
     *error = EDQUOT;
     return nullptr;
   }
-  h1::ClientConn* conn = conns_.make(context_, *this, policy_, stats);
+  allowance_.withdraw(set_.worker_);
+  h1::ClientConn* conn = set_.conns_.make(context_, *this, set_.policy_, stats);
   *error = conn == nullptr ? ENOMEM : conn->connect(address_, engine);
   if (*error == 0) {
     ++count_;
     return conn;
   }
-  if (conn != nullptr) conns_.destroy(conn);
+  if (conn != nullptr) set_.conns_.destroy(conn);
   allowance_.give_back();
   return nullptr;
 }
+
+void Pool::want() noexcept { allowance_.want(set_.worker_, context_.loop.now()); }
+
+void Pool::limit(uint64_t connections_max) noexcept {
+  connections_max_ = connections_max;
+  if (idle_count_ == 0) return;
+  if (limited()) look_soon();
+  else context_.loop.clear_timer(look_);
+}
+
+void Pool::look_soon() noexcept { context_.loop.set_timer(look_, context_.loop.now() + kLookEvery); }
 
 bool Pool::close_oldest_idle() noexcept {
   if (idle_ == nullptr) return false;
@@ -49,7 +64,7 @@ void Pool::unlist(h1::ClientConn& conn) noexcept {
 }
 
 void Pool::conn_idle(h1::ClientConn& conn) noexcept {
-  if (retired || allowance_.wanted()) {
+  if (retired || allowance_.wanted(set_.worker_, context_.loop.now())) {
     conn.close();
     return;
   }
@@ -58,13 +73,13 @@ void Pool::conn_idle(h1::ClientConn& conn) noexcept {
   if (idle_ != nullptr) idle_->prev = &conn;
   idle_ = &conn;
   conn.listed = true;
-  if (++idle_count_ == 1 && limited()) context_.loop.set_timer(look_, context_.loop.now() + kLookEvery);
+  if (++idle_count_ == 1 && limited()) look_soon();
 }
 
 void Pool::look_entry(Timer& timer) noexcept {
   Pool& self = *static_cast<Look&>(timer).pool;
-  if (self.idle_count_ != 0 && self.allowance_.wanted()) self.close_oldest_idle();
-  if (self.idle_count_ != 0) self.context_.loop.set_timer(self.look_, self.context_.loop.now() + kLookEvery);
+  if (self.idle_count_ != 0 && self.allowance_.wanted(self.set_.worker_, self.context_.loop.now())) self.close_oldest_idle();
+  if (self.idle_count_ != 0) self.look_soon();
 }
 
 // From here on it is of no use; that its descriptor is still open for a moment takes no one's place.
@@ -75,7 +90,8 @@ void Pool::conn_closing(h1::ClientConn& conn) noexcept {
 
 void Pool::conn_closed(h1::ClientConn& conn) noexcept {
   --count_;
-  conns_.destroy(&conn);
+  set_.conns_.destroy(&conn);
+  if (retired && count_ == 0 && set_.emptied_ != nullptr) context_.loop.mark_dirty(*set_.emptied_);
 }
 
 void Pool::close_idle() noexcept {
@@ -84,7 +100,8 @@ void Pool::close_idle() noexcept {
 
 Pool& PoolSet::at(const std::string& upstream, const Address& address, Allowance& allowance) {
   auto& pool = pools_[{upstream, address.text()}];
-  if (pool == nullptr) pool = std::make_unique<Pool>(context_, conns_, address, policy_, allowance);
+  if (pool == nullptr) pool = std::make_unique<Pool>(*this, context_, address, allowance);
+  if (pool->retired) --retired_;
   pool->retired = false;
   return *pool;
 }
@@ -92,12 +109,17 @@ Pool& PoolSet::at(const std::string& upstream, const Address& address, Allowance
 void PoolSet::retire_unseen(uint64_t generation) noexcept {
   for (auto it = pools_.begin(); it != pools_.end();) {
     Pool& pool = *it->second;
-    if (pool.seen != generation) {
+    if (pool.seen != generation && !pool.retired) {
       pool.retired = true;
+      ++retired_;
       pool.close_idle();
     }
-    if (pool.retired && pool.count() == 0 && pool.users == 0) it = pools_.erase(it);
-    else ++it;
+    if (pool.retired && pool.count() == 0 && pool.users == 0) {
+      --retired_;
+      it = pools_.erase(it);
+    } else {
+      ++it;
+    }
   }
 }
 

@@ -14,11 +14,12 @@
 
 namespace weir {
 
+class PoolSet;
+
 class Pool final : public h1::ClientConnHost {
  public:
-  Pool(ExchangeContext& context, SlotPool<h1::ClientConn>& conns, const Address& address, const h1::ClientPolicy& policy,
-       Allowance& allowance) noexcept
-      : context_(context), conns_(conns), address_(address), policy_(policy), allowance_(allowance) {
+  Pool(PoolSet& set, ExchangeContext& context, const Address& address, Allowance& allowance) noexcept
+      : set_(set), context_(context), address_(address), allowance_(allowance) {
     look_.pool = this;
     look_.coarse = true;
     look_.fire = look_entry;
@@ -30,6 +31,8 @@ class Pool final : public h1::ClientConnHost {
 
   // An idle connection (unless `fresh`) or a new one. nullptr: *error says why (errno; EDQUOT: connections_max).
   h1::ClientConn* acquire(EngineKind engine, bool fresh, h1::ClientStats& stats, int* error) noexcept;
+  void want() noexcept;                // another worker's idle connection shall make room
+  void limit(uint64_t connections_max) noexcept;   // of the upstream, from now on
   bool close_oldest_idle() noexcept;   // false: there is none
   void close_idle() noexcept;
   const Address& address() const noexcept { return address_; }
@@ -39,23 +42,23 @@ class Pool final : public h1::ClientConnHost {
   uint32_t active = 0;    // requests that are with this server now
   uint32_t users = 0;     // configurations that point here, older ones with exchanges included
   uint64_t seen = 0;      // the generation that named it last
-  uint64_t connections_max = UINT64_MAX;   // of the upstream
 
  private:
   void conn_idle(h1::ClientConn& conn) noexcept override;
   void conn_closing(h1::ClientConn& conn) noexcept override;
   void conn_closed(h1::ClientConn& conn) noexcept override;
   void unlist(h1::ClientConn& conn) noexcept;
-  bool limited() const noexcept { return connections_max != UINT64_MAX; }
+  bool limited() const noexcept { return connections_max_ != UINT64_MAX; }
+  void look_soon() noexcept;
   // While connections of a limited upstream are idle: does another worker want their place?
   struct Look : Timer { Pool* pool = nullptr; } look_;
   static void look_entry(Timer& timer) noexcept;
 
+  PoolSet& set_;
   ExchangeContext& context_;
-  SlotPool<h1::ClientConn>& conns_;
   Address address_;
-  const h1::ClientPolicy& policy_;
   Allowance& allowance_;
+  uint64_t connections_max_ = UINT64_MAX;
   h1::ClientConn* idle_ = nullptr;
   size_t count_ = 0;
   size_t idle_count_ = 0;
@@ -64,15 +67,25 @@ class Pool final : public h1::ClientConnHost {
 // All pools of one worker, by upstream and address: what is counted and limited for an upstream is so for its own connections.
 class PoolSet {
  public:
-  PoolSet(ExchangeContext& context) noexcept : context_(context) { conns_.charge_to(context.loop.slabs().lease()); }
+  PoolSet(ExchangeContext& context, size_t worker) noexcept : context_(context), worker_(worker) {
+    conns_.charge_to(context.loop.slabs().lease());
+  }
+  void tell_when_emptied(Pump& pump) noexcept { emptied_ = &pump; }   // a retired pool can go
   Pool& at(const std::string& upstream, const Address& address, Allowance& allowance);   // found or made
   void retire_unseen(uint64_t generation) noexcept;  // and frees those retired before that have emptied since
+  size_t retired() const noexcept { return retired_; }
+  size_t size() const noexcept { return pools_.size(); }
   void close_idle() noexcept;
   size_t open() const noexcept { return conns_.in_use(); }
   uint64_t growths() const noexcept { return conns_.growths(); }
 
  private:
+  friend class Pool;
+
   ExchangeContext& context_;
+  size_t worker_;
+  Pump* emptied_ = nullptr;
+  size_t retired_ = 0;
   SlotPool<h1::ClientConn> conns_;
   h1::ClientPolicy policy_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Pool>> pools_;

@@ -10,9 +10,16 @@ bool same_name(std::string_view a, std::string_view b) noexcept {
   return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
+// What Connection takes away reaches no origin, so it chooses none either. Upgrade and its like are hop by hop by nature: they are
+// about this request all the same.
+bool counts(const Field& field) noexcept {
+  return field.forwarded() || (!field.removed && (field.id == FieldId::upgrade || field.id == FieldId::connection ||
+                                                  field.id == FieldId::te));
+}
+
 bool header_matches(const config::NameValue& wanted, const Head& request) noexcept {
   for (const Field& field : request)
-    if (!field.removed && same_name(field.name_view(), wanted.name) && field.value_view() == wanted.value) return true;
+    if (counts(field) && same_name(field.name_view(), wanted.name) && field.value_view() == wanted.value) return true;
   return false;
 }
 

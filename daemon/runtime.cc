@@ -45,6 +45,19 @@ ClientSideTimeouts client_side(const config::Timeouts& t) {
   return {.client_body = t.client_body, .stream_idle = t.stream_idle, .write = t.write};
 }
 
+bool serves(const config::Route& route, size_t listener) {
+  if (!route.match || route.match->listeners.empty()) return true;
+  for (const size_t one : route.match->listeners)
+    if (one == listener) return true;
+  return false;
+}
+
+template <class T>
+std::vector<T*> blocks_of(StatsFamily<T>& family, const std::string& key, size_t workers) {
+  const std::span<T* const> blocks = family.blocks(key, workers);
+  return {blocks.begin(), blocks.end()};
+}
+
 void plan_upstreams(Runtime& runtime, size_t workers, StatsRegistry& registry) {
   for (const config::Upstream& upstream : runtime.config.upstreams) {
     UpstreamPlan plan;
@@ -61,11 +74,9 @@ void plan_upstreams(Runtime& runtime, size_t workers, StatsRegistry& registry) {
       plan.endpoints.push_back({name, Address(), server.weight});
       runtime.unresolved.push_back(name);
     }
-    for (size_t worker = 0; worker < workers; ++worker) {
-      plan.stats.push_back(&registry.upstreams.at(upstream.name, worker));
-      for (Endpoint& endpoint : plan.endpoints)
-        endpoint.stats.push_back(&registry.origins.at(upstream.name + '\n' + endpoint.name, worker));
-    }
+    plan.stats = blocks_of(registry.upstreams, upstream.name, workers);
+    for (Endpoint& endpoint : plan.endpoints)
+      endpoint.stats = blocks_of(registry.origins, upstream.name + '\n' + endpoint.name, workers);
     runtime.upstreams.push_back(std::move(plan));
   }
 }
@@ -104,8 +115,8 @@ RoutePlan plan_route(const Runtime& runtime, const config::Route& route, size_t 
     plan.client_timeouts.push_back(client_side(config::exchange_timeouts(config, listener, nullptr, route)));
     plan.request_body_bytes.push_back(config::exchange_limits(config, listener, nullptr, route).request_body_bytes);
     plan.stats.emplace_back();
-    for (size_t worker = 0; worker < workers; ++worker)
-      plan.stats.back().push_back(&registry.routes.at(listener.name + '\n' + route.name, worker));
+    if (serves(route, static_cast<size_t>(&listener - config.listeners.data())))
+      plan.stats.back() = blocks_of(registry.routes, listener.name + '\n' + route.name, workers);
   }
   const auto* forward = std::get_if<config::Forward>(&route.action);
   if (forward == nullptr) return plan;
@@ -123,13 +134,6 @@ RoutePlan plan_route(const Runtime& runtime, const config::Route& route, size_t 
     plan.targets.push_back(std::move(to));
   }
   return plan;
-}
-
-bool serves(const config::Route& route, size_t listener) {
-  if (!route.match || route.match->listeners.empty()) return true;
-  for (const size_t one : route.match->listeners)
-    if (one == listener) return true;
-  return false;
 }
 
 }  // namespace
@@ -158,6 +162,7 @@ std::unique_ptr<Runtime> compile(config::Snapshot config, const Addresses& addre
     if (!tls.empty()) plan.tls = tls[listener];
     plan.own_names_only = from.tls && !from.tls->client_ca.empty();
     plan.believes = from.trust_unix || !from.trusted_proxies.empty();
+    plan.only_forwarded = from.trusted_header == config::TrustedHeader::forwarded;
     for (const uint32_t route : order)
       plan.matches_clients |= runtime->config.routes[route].match && !runtime->config.routes[route].match->clients.empty();
     runtime->listeners.push_back(std::move(plan));

@@ -61,7 +61,7 @@ struct RoutePlan {
   std::vector<TargetPlan> targets;                // forward only
   std::vector<ClientSideTimeouts> client_timeouts;        // by listener; for routes that answer themselves
   std::vector<std::vector<ClientSideTimeouts>> target_client_timeouts;  // by target, by listener
-  std::vector<std::vector<RouteStats*>> stats;    // by listener, by worker
+  std::vector<std::vector<RouteStats*>> stats;    // by listener (those that the route serves), by worker
   std::vector<uint64_t> request_body_bytes;       // by listener
 };
 
@@ -78,6 +78,7 @@ struct ListenerPlan {
   bool own_names_only = false;  // it asks for client certificates: whose host its own do not name is sent away
   bool redirect_https = false;
   bool believes = false;        // it has trusted proxies
+  bool only_forwarded = false;  // which say nothing in X-Forwarded-*
   bool matches_clients = false; // some route of it looks at the client's address
   bool looks_first() const noexcept { return redirect_https || believes || matches_clients || own_names_only; }
 };

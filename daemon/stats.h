@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,25 +59,32 @@ struct MemoryStats {
   Counter trimmed;      // bytes of free buffers given back to the kernel
 };
 
-// One kind of block under one key, for each worker.
+// One kind of block under one key, for each worker. The blocks of a key stand together, each in cache lines of its own.
 template <class T>
 class StatsFamily {
  public:
-  T& at(const std::string& key, size_t worker) {
-    auto& row = rows_[key];
-    while (row.size() <= worker) row.push_back(std::make_unique<T>());
-    return *row[worker];
+  T& at(const std::string& key, size_t worker) { return *blocks(key, worker + 1)[worker]; }
+  // Those of the first `workers` of them.
+  std::span<T* const> blocks(const std::string& key, size_t workers) {
+    Row& row = rows_[key];
+    if (row.blocks.size() < workers) {
+      const size_t more = workers - row.blocks.size();
+      row.memory.push_back(std::make_unique<Block[]>(more));
+      row.blocks.reserve(workers);
+      for (size_t i = 0; i < more; ++i) row.blocks.push_back(&row.memory.back()[i].value);
+    }
+    return std::span<T* const>(row.blocks).first(workers);
   }
   template <class F>
   void each(F&& f) const {  // f(key, worker, block)
     for (const auto& [key, row] : rows_)
-      for (size_t worker = 0; worker < row.size(); ++worker) f(key, worker, *row[worker]);
+      for (size_t worker = 0; worker < row.blocks.size(); ++worker) f(key, worker, *row.blocks[worker]);
   }
   template <class F>
   uint64_t sum(const std::string& key, F&& f) const {
     uint64_t total = 0;
     if (const auto it = rows_.find(key); it != rows_.end())
-      for (const auto& block : it->second) total += f(*block);
+      for (const T* block : it->second.blocks) total += f(*block);
     return total;
   }
   std::vector<std::string> keys() const {
@@ -86,7 +94,14 @@ class StatsFamily {
   }
 
  private:
-  std::map<std::string, std::vector<std::unique_ptr<T>>> rows_;
+  struct alignas(64) Block {
+    T value;
+  };
+  struct Row {
+    std::vector<std::unique_ptr<Block[]>> memory;  // one, and one more each time that there are more workers
+    std::vector<T*> blocks;                        // by worker
+  };
+  std::map<std::string, Row> rows_;
 };
 
 struct StatsRegistry {

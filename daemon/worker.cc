@@ -19,7 +19,8 @@ Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<v
     : options_(options), to_supervisor_(std::move(to_supervisor)), emptied_(std::move(emptied)),
       loop_(options.clock != nullptr ? *options.clock : clock_,
             Loop::Options{.slab_bytes_max = options.slab_bytes_max, .memory = options.memory, .gather = options.clock == nullptr}),
-      exchanges_(loop_), memory_(*options.memory, exchanges_, options.index == 0), h2_(exchanges_), pools_(exchanges_),
+      exchanges_(loop_), memory_(*options.memory, exchanges_, options.index == 0), h2_(exchanges_),
+      pools_(exchanges_, options.index),
       forwarder_(options.index, options.clock != nullptr ? RequestIds(options.index) : RequestIds()),
       host_{loop_, exchanges_, conns_, h2_, h2_conns_, forwarder_, memory_, *options.connections_left, turns_, emptied_entry,
             this} {
@@ -27,6 +28,8 @@ Worker::Worker(const WorkerOptions& options, Post to_supervisor, std::function<v
   forwarder_.log_to(options.access);
   housekeeping_.worker = this;
   housekeeping_.pump = housekeeping_entry;
+  forwarder_.tell_when_unused(housekeeping_);
+  pools_.tell_when_emptied(housekeeping_);
   stop_watch_.worker = this;
   stop_watch_.fire = [](Timer& timer) noexcept { static_cast<StopWatch&>(timer).worker->housekeeping(); };
 }
@@ -193,8 +196,8 @@ void Worker::housekeeping() noexcept {
   if (runtimes_.size() > 1) {
     const WorkerRuntime* current = runtimes_.back().get();
     std::erase_if(runtimes_, [&](const auto& one) { return one.get() != current && one->exchanges == 0; });
-    pools_.retire_unseen(current->runtime->generation);
   }
+  if (pools_.retired() != 0) pools_.retire_unseen(runtimes_.back()->runtime->generation);
   generations_.set(runtimes_.size());
   if (stopping_) {
     bool over = pools_.open() == 0;

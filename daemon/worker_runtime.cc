@@ -13,7 +13,7 @@ WorkerRuntime::WorkerRuntime(std::shared_ptr<const Runtime> from, PoolSet& pools
       if (endpoint.address.length != 0) {
         pool = &pools.at(upstream.name, endpoint.address, *upstream.allowance);
         pool->seen = runtime->generation;
-        pool->connections_max = upstream.connections_max;
+        pool->limit(upstream.connections_max);
         ++pool->users;
       }
       rotation.add(endpoint, pool, endpoint.weight);

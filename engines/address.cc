@@ -76,6 +76,17 @@ std::optional<Address> Address::parse(std::string_view text) noexcept {
   return out;
 }
 
+Address Address::unmapped() const noexcept {
+  if (family() != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return *this;
+  Address out;
+  std::memset(&out.v4, 0, sizeof out.v4);
+  out.v4.sin_family = AF_INET;
+  out.v4.sin_port = v6.sin6_port;
+  std::memcpy(&out.v4.sin_addr, v6.sin6_addr.s6_addr + 12, 4);
+  out.length = sizeof out.v4;
+  return out;
+}
+
 uint16_t Address::port() const noexcept {
   if (family() == AF_INET) return ntohs(v4.sin_port);
   if (family() == AF_INET6) return ntohs(v6.sin6_port);

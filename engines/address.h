@@ -25,6 +25,7 @@ struct Address {
   Address() noexcept { any.sa_family = AF_UNSPEC; }
   static std::optional<Address> parse(std::string_view text) noexcept;
   int family() const noexcept { return length == 0 ? AF_UNSPEC : any.sa_family; }
+  Address unmapped() const noexcept;   // "::ffff:192.0.2.7", as a dual-stack socket names an IPv4 peer, is 192.0.2.7
   bool is_unix() const noexcept { return family() == AF_UNIX; }
   uint16_t port() const noexcept;      // host order; 0 for unix
   std::string text() const;            // with port

@@ -71,8 +71,8 @@ size_t parent_of(const char* path, size_t segment) noexcept {
   return at;
 }
 
-// Rewrites path[0, size) in place. `size` is what is left of it.
-What rewrite_path(char* path, size_t& size) noexcept {
+// Rewrites path[0, size), which is not refused, in place. `size` is what is left of it.
+void rewrite_path(char* path, size_t& size) noexcept {
   size_t to = 0;
   size_t segment = 0;  // where the current one begins in what was written
   for (size_t from = 0; from <= size; ++from) {
@@ -84,18 +84,13 @@ What rewrite_path(char* path, size_t& size) noexcept {
       segment = to;
       continue;
     }
-    const char c = path[from];
-    if (c == '\\') return What::bad_path;
-    if (c != '%') {
-      path[to++] = c;
+    if (path[from] != '%') {
+      path[to++] = path[from];
       continue;
     }
-    if (size - from < 3) return What::bad_path;
     const int high = hex_digit(path[from + 1]);
     const int low = hex_digit(path[from + 2]);
-    if (high < 0 || low < 0) return What::bad_path;
     const char meant = static_cast<char>(high << 4 | low);
-    if (meant == '/' || meant == '\\' || meant == '\0') return What::bad_path;
     from += 2;
     if (unreserved(meant)) {
       path[to++] = meant;
@@ -106,7 +101,6 @@ What rewrite_path(char* path, size_t& size) noexcept {
     }
   }
   size = to;
-  return What::none;
 }
 
 [[gnu::cold, gnu::noinline]] What normalise_path(Head& head) noexcept {
@@ -115,7 +109,8 @@ What rewrite_path(char* path, size_t& size) noexcept {
   const size_t mark = head.path.find('?');
   const size_t before = mark == std::string_view::npos ? whole : mark;
   size_t size = before;
-  if (const What what = rewrite_path(path, size); what != What::none) return what;
+  if (path_kind({path, before}) == PathKind::refused) return What::bad_path;  // and stays as it was sent
+  rewrite_path(path, size);
   if (size != before) std::memmove(path + size, path + before, whole - before);
   head.path = {path, size + (whole - before)};
   return What::none;
@@ -174,7 +169,43 @@ void normalise_host(Head& head) noexcept {
   if (trim) trim_host(head);
 }
 
+// What a path's byte stands for, escapes read: '%' for one that stays an escape, 0 for one that no path may have. Moves to its end.
+char meant_at(std::string_view path, size_t& at) noexcept {
+  if (path[at] == '\\') return '\0';
+  if (path[at] != '%') return path[at];
+  if (path.size() - at < 3) return '\0';
+  const int high = hex_digit(path[at + 1]);
+  const int low = hex_digit(path[at + 2]);
+  at += 2;
+  if (high < 0 || low < 0) return '\0';
+  const char meant = static_cast<char>(high << 4 | low);
+  if (meant == '/' || meant == '\\') return '\0';
+  return meant == '\0' || unreserved(meant) ? meant : '%';
+}
+
 }  // namespace
+
+PathKind path_kind(std::string_view path) noexcept {
+  PathKind kind = PathKind::plain;
+  size_t length = 0;   // of the segment so far
+  bool dots = true;    // and nothing else in it
+  for (size_t at = 0; at <= path.size(); ++at) {
+    const bool slash = at == path.size() || path[at] == '/';
+    const bool dot_segment = dots && (length == 1 || length == 2);
+    if (slash) {
+      if (dot_segment) kind = PathKind::has_dot_segments;
+      length = 0;
+      dots = true;
+      continue;
+    }
+    const char meant = meant_at(path, at);
+    if (meant == '\0') return PathKind::refused;
+    if (meant == ';' && dot_segment) return PathKind::refused;  // `..;x`: some cut at the semicolon first, then see `..`
+    ++length;
+    dots = dots && meant == '.';
+  }
+  return kind;
+}
 
 What normalise_target(Head& head) noexcept {
   if (!head.authority.empty()) normalise_host(head);

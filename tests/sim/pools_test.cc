@@ -75,10 +75,13 @@ TEST_CASE("max_connections: one more is 503 with its code, and the next finds ro
   for (Origin::Conn* conn : waiting) conn->answer("x");
   answered(proxy, *clients[0], 1);
   answered(proxy, *clients[1], 1);
+  proxy.run_for(2s);
+  CHECK(proxy.pooled() == 2);   // nobody but this worker itself wanted a place
   origin.on_request = [](Origin::Conn& conn, Message&) { conn.answer("y"); };
   clients[2]->get();
   answered(proxy, *clients[2], 2);
   CHECK(clients[2]->last().status() == 200);
+  CHECK(origin.conns.size() == 2);
   CHECK(proxy.verdict() == "");
 }
 
@@ -108,14 +111,52 @@ TEST_CASE("an idle connection goes when another worker wants its place, and only
   proxy.run_for(2s);
   CHECK(proxy.pooled() == 1);
   CHECK(proxy.allowance().open() == 1);
-  proxy.allowance().want();
+  proxy.allowance().want(1, proxy.now());
   proxy.run_for(1s);
   CHECK(proxy.pooled() == 0);
   CHECK(proxy.allowance().open() == 0);
+  proxy.allowance().want(1, proxy.now());
+  proxy.run_for(2s);            // in which nobody could meet it
   client.get();
   answered(proxy, client, 2);
   proxy.run_for(2s);
   CHECK(proxy.pooled() == 1);
+  CHECK(proxy.verdict() == "");
+}
+
+TEST_CASE("a connection that is idle when a reload brings max_connections makes room too") {
+  Proxy proxy({.timeouts = "origin_idle: 1h"});
+  proxy.origin();
+  Client& client = proxy.client();
+  client.get();
+  answered(proxy, client, 1);
+  proxy.reload([](Proxy::Options& o) { o.change = [](Snapshot& c) { c.upstreams[0].max_connections = 1; }; });
+  proxy.run_for(100ms);
+  CHECK(proxy.pooled() == 1);
+  proxy.allowance().want(1, proxy.now());
+  proxy.run_for(500ms);
+  CHECK(proxy.pooled() == 0);
+  CHECK(proxy.verdict() == "");
+}
+
+TEST_CASE("a configuration and its pools go when their last exchange ends, though its client stays") {
+  Proxy proxy;
+  Origin::Conn* asked = nullptr;
+  proxy.origin().on_request = [&](Origin::Conn& conn, Message&) { asked = &conn; };
+  proxy.origin(kOrigin2);
+  Client& client = proxy.client();
+  client.get();
+  REQUIRE(proxy.run([&] { return asked != nullptr; }));
+  proxy.reload([](Proxy::Options& o) { o.servers = {kOrigin2}; });
+  proxy.run_for(1s);
+  CHECK(proxy.configurations() == 2);
+  CHECK(proxy.pools.size() == 2);
+  asked->answer("late");
+  answered(proxy, client, 1);
+  proxy.run_for(10ms);
+  CHECK(proxy.configurations() == 1);
+  CHECK(proxy.pools.size() == 1);
+  CHECK_FALSE(client.closed());
   CHECK(proxy.verdict() == "");
 }
 

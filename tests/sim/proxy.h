@@ -138,6 +138,7 @@ class Proxy {
   EngineKind engine() const { return engine_; }
   size_t parked(EngineKind kind) const;                     // ops that wait in that engine
   uint64_t generation() const { return generation_; }
+  size_t configurations() const { return worker_->generations().get(); }   // that the worker holds
 
   SimNetwork network;
 

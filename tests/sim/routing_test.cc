@@ -323,6 +323,49 @@ TEST_CASE("those of a trusted proxy are kept, and its address joins the chain") 
   CHECK(world.proxy.verdict() == "");
 }
 
+TEST_CASE("a trusted proxy that writes Forwarded alone: its client's X-Forwarded-* are replaced, on every try") {
+  Proxy proxy({.servers = {kOrigin1, kOrigin2}, .change = [](Snapshot& c) {
+                 c.listeners[0].trusted_proxies = {*config::parse_cidr("127.0.0.0/8")};
+                 c.listeners[0].trusted_header = config::TrustedHeader::forwarded;
+                 c.listeners[0].redirect_https = true;
+               }});
+  Message seen;
+  proxy.origin(kOrigin2).on_request = [&](Origin::Conn& conn, Message& request) {
+    seen = request;
+    conn.answer("x");
+  };
+  Client& client = proxy.client();
+  for (size_t i = 1; i <= 2; ++i) {   // one of the two is tried at the server that is down first
+    client.get("/", "Forwarded: for=7.7.7.7;proto=https\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: http\r\n"
+                    "X-Forwarded-Host: evil\r\nX-Request-Id: theirs\r\n");
+    CHECK(proxy.run([&] { return client.in.complete() == i; }));
+    CHECK(client.last().status() == 200);   // it came by https: no circle
+    CHECK(seen.field("x-forwarded-for") == "7.7.7.7, 127.0.0.1");
+    CHECK(seen.count("x-forwarded-for") == 1);
+    CHECK(seen.field("x-forwarded-proto") == "https");
+    CHECK(seen.field("x-forwarded-host") == "a");
+    CHECK(seen.field("x-request-id") == "theirs");
+    CHECK(seen.field("forwarded") == "for=7.7.7.7;proto=https");
+  }
+  CHECK(proxy.upstream().retries_connect.get() >= 1);
+  CHECK(proxy.verdict() == "");
+}
+
+TEST_CASE("a rewrite that puts an escape together which no request may have is refused") {
+  World world([](Snapshot& c) {
+    c.routes[0].rewrite.path_regex = regex("25");
+    c.routes[0].rewrite.replacement = "";
+  });
+  for (const char* path : {"/a/%252e./b", "/%252fa", "/%255c", "/.%252e"}) {
+    CAPTURE(path);
+    CHECK(world.get(path).status() == 400);
+  }
+  CHECK(world.requests == 0);
+  world.get("/%2541");
+  CHECK(world.seen.target() == "/%41");
+  CHECK(world.proxy.verdict() == "");
+}
+
 TEST_CASE("routes by the client's network and scheme, as a trusted proxy tells them") {
   const auto change = [](Snapshot& c) {
     c.listeners[0].trusted_proxies = {*config::parse_cidr("0.0.0.0/0")};

@@ -91,7 +91,7 @@ TEST_CASE("upstreams: by structure, not by name") {
 }
 
 TEST_CASE("every key of a listener, an upstream and a route counts") {
-  for (const char* key : {"redirect_https: true", "trusted_proxies: [unix]", "trusted_proxies: [::1]",
+  for (const char* key : {"redirect_https: true", "trusted_header: forwarded", "trusted_proxies: [unix]", "trusted_proxies: [::1]",
                           "limits: {header_count: 3}"}) {
     CAPTURE(key);
     const Diff d = after("bind: \":80\"", "bind: \":80\", " + std::string(key));

@@ -271,7 +271,7 @@ TEST_CASE("one size fixes the pipe; unlimited and auto are words") {
 TEST_CASE("what a route changes, and whom a listener believes") {
   const Snapshot s = snapshot_of(R"yaml(version: 1
 listeners:
-  - {name: web, bind: ":80", trusted_proxies: [10.0.0.0/8, unix, "::1"], redirect_https: true, limits: {header_count: 9}}
+  - {name: web, bind: ":80", trusted_proxies: [10.0.0.0/8, unix, "::1"], trusted_header: forwarded, redirect_https: true, limits: {header_count: 9}}
   - {bind: "unix:/x", unix: {mode: 640, user: u, group: "7"}}
 defaults: {via: true}
 routes:
@@ -292,6 +292,8 @@ tests: [{get: "http://x/", method: PUT, header: {A: b}, client: "[::1]", listene
 )yaml");
   const Listener& web = s.listeners[0];
   CHECK(web.redirect_https);
+  CHECK(web.trusted_header == TrustedHeader::forwarded);
+  CHECK(s.listeners[1].trusted_header == TrustedHeader::x_forwarded);
   CHECK(web.trust_unix);
   CHECK(web.trusted_proxies == std::vector{parse_cidr("10.0.0.0/8").value(), parse_cidr("::1").value()});
   CHECK(web.limits.header_count == 9);

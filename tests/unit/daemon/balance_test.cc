@@ -18,7 +18,7 @@ class Servers {
     for (size_t i = 0; i < weights.size(); ++i) {
       Pool* pool = nullptr;
       if (weights[i] != 0) {
-        pools_.push_back(std::make_unique<Pool>(context_, conns_, Address(), policy_, allowance_));
+        pools_.push_back(std::make_unique<Pool>(set_, context_, Address(), allowance_));
         pool = pools_.back().get();
       }
       rotation.add(endpoints_[i], pool, std::max(weights[i], 1u));
@@ -40,8 +40,7 @@ class Servers {
   SystemClock clock_;
   Loop loop_;
   ExchangeContext context_;
-  SlotPool<h1::ClientConn> conns_;
-  h1::ClientPolicy policy_;
+  PoolSet set_{context_, 0};
   Allowance allowance_;
   std::vector<Endpoint> endpoints_;
   std::vector<std::unique_ptr<Pool>> pools_;
@@ -102,7 +101,7 @@ TEST_CASE("a weighted choice of upstreams goes by turns, and one of weight 0 get
   CHECK(counts[2] == 10);
 }
 
-TEST_CASE("an allowance is taken to its limit and given back; a want is heard once") {
+TEST_CASE("an allowance is taken to its limit and given back") {
   Allowance allowance;
   CHECK(allowance.take(2));
   CHECK(allowance.take(2));
@@ -111,10 +110,25 @@ TEST_CASE("an allowance is taken to its limit and given back; a want is heard on
   allowance.give_back();
   CHECK(allowance.take(2));
   CHECK_FALSE(allowance.take(0));
-  CHECK_FALSE(allowance.wanted());
-  allowance.want();
-  CHECK(allowance.wanted());
-  CHECK_FALSE(allowance.wanted());
+}
+
+TEST_CASE("a wish for a place is heard once, by others, for a second, unless it is taken back") {
+  using namespace std::chrono_literals;
+  Allowance allowance;
+  const TimePoint now = TimePoint() + 1000h;
+  CHECK_FALSE(allowance.wanted(0, now));
+  allowance.want(1, now);
+  CHECK_FALSE(allowance.wanted(1, now));
+  CHECK(allowance.wanted(0, now + 900ms));
+  CHECK_FALSE(allowance.wanted(0, now + 900ms));
+  allowance.want(1, now);
+  CHECK_FALSE(allowance.wanted(0, now + 1100ms));
+  allowance.want(1023, now + 2s);
+  allowance.withdraw(1);
+  CHECK(allowance.wanted(1, now + 2s));
+  allowance.want(1, now + 2s);
+  allowance.withdraw(1);
+  CHECK_FALSE(allowance.wanted(0, now + 2s));
 }
 
 }  // namespace weir

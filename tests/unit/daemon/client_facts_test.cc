@@ -14,8 +14,9 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 
 class Asked {
  public:
-  Asked(const std::string& peer, Fields fields) : peer_(peer), fields_(std::move(fields)), head_(std::make_unique<Head>()) {
+  Asked(const std::string& peer, Fields fields, bool only_forwarded = false) : peer_(peer), fields_(std::move(fields)), head_(std::make_unique<Head>()) {
     for (const char* network : {"10.0.0.0/8", "fd00::/8"}) listener_.trusted_proxies.push_back(*config::parse_cidr(network));
+    if (only_forwarded) listener_.trusted_header = config::TrustedHeader::forwarded;
     head_->reset();
     for (const auto& [name, value] : fields_) head_->add(field_id(name), name, value);
     const Address address = *Address::parse(peer.find(':') == std::string::npos ? peer + ":1" : "[" + peer + "]:1");
@@ -68,6 +69,43 @@ TEST_CASE("Forwarded is read where there is no X-Forwarded-For") {
   CHECK(client("10.0.0.1", {{"forwarded", "proto=http;for=1.1.1.1"}}) == "1.1.1.1");
   CHECK(client("10.0.0.1", {{"forwarded", "for=1.1.1.1"}, {"x-forwarded-for", "2.2.2.2"}}) == "2.2.2.2");
   CHECK(client("10.0.0.1", {{"forwarded", "for=_hidden"}}) == "10.0.0.1");
+}
+
+TEST_CASE("Forwarded is read with its quotes: what a proxy quotes of the client decides nothing") {
+  const auto one = [](const std::string& value) { return client("10.0.0.1", {{"forwarded", value}}); };
+  CHECK(one("for=1.1.1.1;host=\"a,for=6.6.6.6;x=b\"") == "1.1.1.1");
+  CHECK(one("host=\"a;for=6.6.6.6;b\";for=1.1.1.1") == "1.1.1.1");
+  CHECK(one("host=\"a\\\",for=6.6.6.6;b=\\\"\" ; for=\"1.1.1.1:80\"") == "1.1.1.1");
+  CHECK(one("for=6.6.6.6;x=\", for=1.1.1.1;host=\"a\"") == "10.0.0.1");   // somebody opened a quote
+  CHECK(one("for=6.6.6.6\"x\", for=1.1.1.1\"") == "10.0.0.1");
+  CHECK(one("for=6.6.6.6, nonsense") == "10.0.0.1");
+  CHECK(one("for=\"1.1.1.1") == "10.0.0.1");
+  CHECK(one(" , for=1.1.1.1 , ,") == "1.1.1.1");
+  CHECK(one("") == "10.0.0.1");
+  CHECK(client("10.0.0.1", {{"forwarded", "for=\""}, {"forwarded", "for=1.1.1.1"}}) == "1.1.1.1");
+  std::string long_chain = "for=6.6.6.6";
+  for (int i = 0; i < 31; ++i) long_chain += ", for=10.0.0.9";
+  CHECK(one(long_chain) == "6.6.6.6");
+  CHECK(one(long_chain + ", for=10.0.0.8") == "10.0.0.9");
+}
+
+TEST_CASE("the scheme stands beside the client's address in Forwarded") {
+  const auto https = [](Fields fields, bool only = false) { return Asked("10.0.0.1", std::move(fields), only).facts.https; };
+  CHECK(https({{"forwarded", "for=1.1.1.1;proto=https"}}));
+  CHECK(https({{"forwarded", "for=1.1.1.1;Proto=\"HTTPS\", for=10.0.0.4;proto=http"}}));
+  CHECK_FALSE(https({{"forwarded", "for=6.6.6.6;proto=https, for=1.1.1.1;proto=http"}}));
+  CHECK_FALSE(https({{"forwarded", "for=1.1.1.1;host=\"a;proto=https;b\";proto=http"}}));
+  CHECK_FALSE(https({{"forwarded", "for=1.1.1.1;proto=http"}, {"x-forwarded-proto", "https"}}));
+  CHECK(https({{"forwarded", "for=1.1.1.1"}, {"x-forwarded-proto", "https"}}));
+  CHECK_FALSE(https({{"forwarded", "for=6.6.6.6;proto=https"}, {"x-forwarded-for", "1.1.1.1"}}));
+  CHECK(https({{"forwarded", "for=6.6.6.6;proto=http"}, {"x-forwarded-for", "1.1.1.1"}, {"x-forwarded-proto", "https"}}));
+  CHECK_FALSE(https({{"forwarded", "for=1.1.1.1"}, {"x-forwarded-proto", "https"}}, true));
+}
+
+TEST_CASE("where the proxies write Forwarded alone, X-Forwarded-For is anyone's invention") {
+  const auto ip = [](Fields fields) { return std::string(Asked("10.0.0.1", std::move(fields), true).facts.ip); };
+  CHECK(ip({{"forwarded", "for=1.1.1.1"}, {"x-forwarded-for", "6.6.6.6"}}) == "1.1.1.1");
+  CHECK(ip({{"x-forwarded-for", "6.6.6.6"}}) == "10.0.0.1");
 }
 
 TEST_CASE("a trusted proxy tells the scheme") {

@@ -24,6 +24,7 @@ config::Snapshot table() {
   if (!config) throw std::runtime_error(config.error().text());
   config->routes[1].match->clients = {*config::parse_cidr("192.0.2.0/24")};
   config->routes[2].match->scheme = config::Scheme::https;
+  config->listeners[0].trusted_proxies = {*config::parse_cidr("127.0.0.0/8")};
   return std::move(*config);
 }
 
@@ -56,6 +57,44 @@ TEST_CASE("a test's header, client, scheme and listener count") {
   CHECK(ask("/tls", "rest", [](Test&) {}) == "");
   CHECK(ask("/", "second", [](Test& t) { t.listener = 1; }) == "");
   CHECK(ask("/", "second", [](Test& t) { t.host = "a:81"; }) == "");
+}
+
+TEST_CASE("a test takes the way of a real request: who is not believed, what is refused") {
+  using Test = config::ConfigTest;
+  const auto forged = [](Test& t) {
+    t.client = "198.51.100.1";
+    t.headers = {{"x-forwarded-for", "192.0.2.9"}, {"x-forwarded-proto", "https"}};
+  };
+  CHECK(ask("/near", "rest", forged) == "");
+  CHECK(ask("/tls", "rest", forged) == "");
+  const auto told = [&](Test& t) {
+    forged(t);
+    t.client = "127.0.0.1";
+  };
+  CHECK(ask("/near", "near", told) == "");
+  CHECK(ask("/tls", "tls", told) == "");
+  CHECK(ask("/", "rest", [](Test& t) { t.headers = {{"connection", "x-beta"}, {"x-beta", "1"}}; }) == "");
+  CHECK(ask("/", "rest", [](Test& t) { t.headers = {{"x_beta", "1"}}; }) == "");
+  const auto status = [](uint16_t wanted) {
+    return [wanted](Test& t) {
+      t.expect.route.reset();
+      t.expect.status = wanted;
+    };
+  };
+  const auto with = [&](uint16_t wanted, const std::string& method, std::vector<config::NameValue> fields) {
+    return [=](Test& t) {
+      status(wanted)(t);
+      t.method = method;
+      t.headers = fields;
+    };
+  };
+  CHECK(ask("/a%2Fb", "", status(400)) == "");
+  CHECK(ask("/", "", with(501, "CONNECT", {})) == "");
+  CHECK(ask("/", "", with(501, "GET", {{"connection", "upgrade"}, {"upgrade", "websocket"}})) == "");
+  CHECK(ask("/", "", with(400, "GET", {{"host", "b"}})) == "");
+  CHECK(ask("/", "", with(431, "GET", {{"x", std::string(40'000, 'x')}})) == "");
+  CHECK(ask("/a%2Fb", "rest", [](Test&) {}) ==
+        "test GET http://a/a%2Fb: expected route rest, got status 400 (The path holds bytes or escapes that are not allowed here.)");
 }
 
 TEST_CASE("what came instead is told") {

@@ -5,6 +5,7 @@
 
 #include "config/load.h"
 #include "daemon/router.h"
+#include "protocols/h1/parser.h"
 
 namespace weir {
 namespace {
@@ -30,6 +31,9 @@ class Routes {
     head.path = path;
     head.method_text = method;
     for (const auto& [name, value] : fields) head.add(field_id(name), name, value);
+    return take(head, listener);
+  }
+  std::string take(const Head& head, size_t listener = 0) {
     const auto found = find_route(*runtime_, listener, head);
     return found ? std::get<config::Respond>(runtime_->routes[*found].route->action).body : "-";
   }
@@ -137,6 +141,17 @@ TEST_CASE("all parts of a match must hold, and the first match of the file wins"
   CHECK(r.take("a", "/y/1") == "path");
   CHECK(r.take("a", "/z") == "host");
   CHECK(r.take("b", "/x") == "fallback");   // it stands second, and is tried last
+}
+
+TEST_CASE("a field that Connection takes away from the origin chooses no route either") {
+  const std::string bytes = "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-internal, upgrade\r\nX-Internal: 1\r\nUpgrade: h2c\r\nX-Other: 1\r\n\r\n";
+  Head head;
+  head.reset();
+  size_t scanned = 0;
+  REQUIRE(h1::parse_request_head(bytes.data(), bytes.size(), scanned, {}, head).state == h1::Parse::done);
+  CHECK(Routes(route("header: {x-internal: \"1\"}", "inside") + route("", "rest")).take(head) == "rest");
+  CHECK(Routes(route("header: {x-other: \"1\"}", "other") + route("", "rest")).take(head) == "other");
+  CHECK(Routes(route("header: {upgrade: h2c}", "upgrade") + route("", "rest")).take(head) == "upgrade");
 }
 
 TEST_CASE("a route may belong to one listener") {

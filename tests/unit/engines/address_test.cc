@@ -39,6 +39,16 @@ TEST_CASE("parts of an address") {
   CHECK(Address().text().empty());
 }
 
+TEST_CASE("an IPv4 peer of a dual-stack socket is an IPv4 address") {
+  CHECK(Address::parse("[::ffff:192.0.2.7]:99")->unmapped() == *Address::parse("192.0.2.7:99"));
+  CHECK(Address::parse("[::ffff:192.0.2.7]:99")->unmapped().text() == "192.0.2.7:99");
+  for (const char* text : {"[::1]:99", "[2001:db8::ffff:c000:207]:1", "[::192.0.2.7]:1", "192.0.2.7:99", "unix:/x"}) {
+    CAPTURE(text);
+    CHECK(Address::parse(text)->unmapped() == *Address::parse(text));
+  }
+  CHECK(Address().unmapped() == Address());
+}
+
 TEST_CASE("addresses are equal when they name the same place") {
   CHECK(*Address::parse("10.0.0.5:443") == *Address::parse("10.0.0.5:443"));
   CHECK_FALSE(*Address::parse("10.0.0.5:443") == *Address::parse("10.0.0.5:444"));

@@ -157,6 +157,33 @@ TEST_CASE("paths: what could be another path behind us is refused", "[H10]") {
   }
 }
 
+TEST_CASE("paths: a dot segment with a parameter is refused: what cuts it at the semicolon sees another path", "[H10]") {
+  for (const std::string_view path : {"/public/..;/admin", "/..;", "/a/..;x=1/b", "/a/.;/b", "/a/%2e%2E;/b", "/a/.%2e;v", "/0123456789abcdef/..;/"}) {
+    INFO(path);
+    CHECK(path_of(path) == "400");
+  }
+  const std::string_view rows[][2] = {{"/a/...;/b", "/a/...;/b"}, {"/a;x=..;/b", "/a;x=..;/b"}, {"/.a;/b", "/.a;/b"},
+                                      {"/a/..%3B/b", "/a/..%3B/b"}, {"/a/;/b", "/a/;/b"}, {"/a?/..;/", "/a?/..;/"}};
+  for (const auto& [path, want] : rows) {
+    INFO(path);
+    CHECK(path_of(path) == want);
+  }
+}
+
+TEST_CASE("paths: one that is refused stays as it was sent", "[H10]") {
+  const auto target = std::make_unique<Target>("a", "/x/../%41/b%2Fc", Place::slab);
+  CHECK(normalise_target(target->head) == What::bad_path);
+  CHECK(target->head.path == "/x/../%41/b%2Fc");
+}
+
+TEST_CASE("what a path is once its escapes are read", "[H10]") {
+  for (const std::string_view path : {"/", "/a/b", "/a%20b", "/%25/x", "/...", "/a..", "/..a/", "/a%2e"})
+    CHECK(path_kind(path) == PathKind::plain);
+  for (const std::string_view path : {"/..", "/a/../b", "/%2e", "/a/.%2E/", "/a/./b"})
+    CHECK(path_kind(path) == PathKind::has_dot_segments);
+  for (const std::string_view path : {"/a%2fb", "/%", "/a\\b", "/../%5c", "/..;/"}) CHECK(path_kind(path) == PathKind::refused);
+}
+
 TEST_CASE("hosts: lower case, no final dot, no port that the scheme implies", "[H10]") {
   const std::string_view rows[][2] = {
       {"a", "a"},
