@@ -41,7 +41,11 @@ size_t listener_for(const config::Snapshot& config, const config::ConfigTest& te
 
 // The request as a client would send it.
 std::string request_text(const config::ConfigTest& test) {
-  std::string text = test.method + " " + (test.method == "CONNECT" ? test.host : test.target) + " HTTP/1.1\r\nhost: " + test.host + "\r\n";
+  std::string host = test.host;
+  const bool connect = test.method == "CONNECT";
+  if (connect && host.find(':', host.find(']') == std::string::npos ? 0 : host.find(']')) == std::string::npos)
+    host += test.https ? ":443" : ":80";
+  std::string text = test.method + " " + (connect ? host : test.target) + " HTTP/1.1\r\nhost: " + host + "\r\n";
   for (const config::NameValue& field : test.headers) text += field.name + ": " + field.value + "\r\n";
   return text + "\r\n";
 }
