@@ -15,7 +15,7 @@ namespace {
 using json::Value;
 
 constexpr int kDone = 0, kRefused = 1, kUnreachable = 69, kBadConfig = 78;
-constexpr std::chrono::seconds kPatience{10}, kReloadPatience{60}, kOneLook{1};
+constexpr std::chrono::seconds kAskPatience{10}, kReloadPatience{60}, kOneLook{1};
 
 // Columns as wide as their longest cell, two blanks between; the first row is the heading.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
@@ -128,10 +128,10 @@ std::string status_text(const std::string& status_json, const std::string& upstr
 }
 
 int command_status(const CommandOptions& options) {
-  const auto status = ask_admin(options.admin, "GET", "/status", {}, kPatience);
+  const auto status = ask_admin(options.admin, "GET", "/status", {}, kAskPatience);
   if (!status) return unreachable(status.error());
   if (status->status != 200 || options.json) return verdict(options, *status, "");
-  const auto upstreams = ask_admin(options.admin, "GET", "/upstreams", {}, kPatience);
+  const auto upstreams = ask_admin(options.admin, "GET", "/upstreams", {}, kAskPatience);
   const std::string text = status_text(status->body, upstreams ? upstreams->body : "", time(nullptr));
   if (text.empty()) return unreachable(options.admin.name + ": what answers there is no Weir");
   fputs(text.c_str(), stdout);
@@ -148,22 +148,22 @@ int command_reload(const CommandOptions& options) {
 }
 
 int command_drain(const CommandOptions& options, bool undo) {
-  const auto answer = ask_admin(options.admin, "POST", undo ? "/undrain" : "/drain", {}, kPatience);
+  const auto answer = ask_admin(options.admin, "POST", undo ? "/undrain" : "/drain", {}, kAskPatience);
   if (!answer) return unreachable(answer.error());
   return verdict(options, *answer, "");
 }
 
 int command_stop(const CommandOptions& options) {
-  const auto before = ask_admin(options.admin, "GET", "/status", {}, kPatience);
+  const auto before = ask_admin(options.admin, "GET", "/status", {}, kAskPatience);
   if (!before) return unreachable(before.error());
   if (before->status != 200) return verdict(options, *before, "");
   const auto status = Value::parse(before->body);
   const std::string pid = status ? status->at("pid").plain() : "-";
   const auto told = std::chrono::seconds(status ? static_cast<int64_t>(status->at("stops_within_s").number()) : 0);
-  const auto answer = ask_admin(options.admin, "POST", "/stop", {}, kPatience);
+  const auto answer = ask_admin(options.admin, "POST", "/stop", {}, kAskPatience);
   if (answer && answer->status != 200) return verdict(options, *answer, "");
   if (!answer && !is_gone(options.admin, pid)) return unreachable(answer.error());   // else it went at once
-  const std::chrono::milliseconds wait = options.timeout.value_or(std::max<std::chrono::milliseconds>(told, kPatience));
+  const std::chrono::milliseconds wait = options.timeout.value_or(std::max<std::chrono::milliseconds>(told, kAskPatience));
   const auto deadline = std::chrono::steady_clock::now() + wait;
   while (!is_gone(options.admin, pid)) {
     if (std::chrono::steady_clock::now() >= deadline) {

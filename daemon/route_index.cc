@@ -10,7 +10,7 @@ namespace weir {
 
 namespace {
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
+char folded(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 
 uint64_t hash_forward(std::string_view text) {
   uint64_t hash = NameTable::kSeed;
@@ -153,7 +153,7 @@ size_t RouteIndex::groups_for(std::string_view host, uint32_t* groups, uint32_t&
       const uint32_t group = wildcards_.find(hash, 0, host.substr(left), true, steps);
       if (group != NameTable::kNone) groups[count++] = group;
     }
-    hash = NameTable::step(hash, lower(c));
+    hash = NameTable::step(hash, folded(c));
   }
   if (walk == host.size()) {
     const uint32_t group = hosts_.find(hash, 0, host, true, steps);
