@@ -12,8 +12,6 @@ using namespace std::chrono_literals;
 using h2::EndCause;
 using h2::ErrorCode;
 
-int64_t number(ErrorCode code) { return static_cast<int64_t>(code); }
-
 const std::string kBudget = "limits: {overhead_frames: 100, resets: 20, h2_streams: 16}\n";
 
 // One frame of a flood; a stream that was answered is open to it as `stream`.

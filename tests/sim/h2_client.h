@@ -16,6 +16,7 @@ struct nghttp2_hd_inflater;
 namespace weir::simtest {
 
 using h2::FrameType;
+inline int64_t number(h2::ErrorCode code) { return static_cast<int64_t>(code); }
 using H2Fields = std::vector<std::pair<std::string, std::string>>;
 
 struct H2Frame {

@@ -15,8 +15,6 @@ using h2::EndCause;
 using h2::ErrorCode;
 using h2::ServerTimeoutKind;
 
-int64_t number(ErrorCode code) { return static_cast<int64_t>(code); }
-
 uint64_t timeouts(Proxy& proxy, ServerTimeoutKind kind) { return proxy.h2().timeouts[static_cast<size_t>(kind)].get(); }
 
 }  // namespace

@@ -27,8 +27,6 @@ H2Fields without(H2Fields fields, const std::string& name) {
   return fields;
 }
 
-int64_t number(ErrorCode code) { return static_cast<int64_t>(code); }
-
 }  // namespace
 
 TEST_CASE("h2: a request by prior knowledge, whatever the cut", "[h2][H1]") {
