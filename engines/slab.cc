@@ -17,6 +17,7 @@ constexpr size_t kSegmentBytes = size_t{kSlabBytes} * kSlabsPerSegment;
 // whole pool, is far more than any cap lets through, and costs address space only.
 constexpr size_t kNodesPerSlab = 256;
 constexpr size_t kNodesPerSegment = 4096;
+constexpr size_t kGrowthMax = size_t{16} * kSlabsPerSegment;
 
 constexpr size_t page_up(size_t bytes) noexcept { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -110,10 +111,12 @@ size_t SlabPool::trim(size_t keep, size_t most) noexcept {
   return count;
 }
 
+// Twice as much each time: pages cost nothing before they are touched, and a load that comes again, a little differently, is not to
+// meet the edge of what its first pass needed.
 bool SlabPool::grow() noexcept {
   if (committed_ == limit_) return false;
   const size_t from = committed_;
-  const size_t to = from + kSlabsPerSegment;
+  const size_t to = std::min(limit_, from + std::clamp<size_t>(from, kSlabsPerSegment, kGrowthMax));
   if (!commit(slabs_, from * sizeof(Slab), to * sizeof(Slab))) return false;
   if (!commit(bytes_, from * kSlabBytes, to * kSlabBytes)) return false;
   for (size_t i = to; i-- > from;) {
