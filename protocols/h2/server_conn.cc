@@ -341,8 +341,10 @@ uint64_t ServerConn::held() const noexcept {
 
 void ServerConn::drain() noexcept {
   if (std::exchange(draining_, true)) return;
-  // Idle ones go one after the other: their clients come again elsewhere, and not all at once.
-  const uint64_t place = reinterpret_cast<uintptr_t>(this) / 64 * 37;
+  // Idle ones go one after the other: their clients come again elsewhere, and not all at once. Steps of the golden section spread
+  // any number of them evenly.
+  const uint64_t place = stats_.drains.get() * 309;
+  stats_.drains.add();
   const auto spread = std::chrono::milliseconds(place % static_cast<uint64_t>(kDrainSpread / std::chrono::milliseconds(1)));
   if (drain_ == Drain::none) drain_at_ = stream_count_ > 0 ? loop_.now() : loop_.now() + spread;
   touch();

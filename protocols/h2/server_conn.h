@@ -24,6 +24,7 @@ inline constexpr int kServerTimeoutKinds = 6;
 struct ServerStats {
   Counter open, requests, bytes_in, bytes_out;
   Counter streams, busy;       // open now; connections that have some
+  Counter drains;              // connections that were told to drain
   Counter refused, resets;     // streams: over the limit; by the client
   std::array<Counter, kServerTimeoutKinds> timeouts;
   std::array<std::array<Counter, kErrorCodes>, kEndCauses> goaways;
