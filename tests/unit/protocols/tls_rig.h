@@ -140,7 +140,8 @@ class Line final : public Transport {
       owner->on_closed();
       return true;
     }
-    return send() | receive();
+    const bool left = send();
+    return receive() || left;
   }
 
  private:
