@@ -269,7 +269,9 @@ void TlsTransport::deliver() noexcept {
 bool TlsTransport::decrypt(Chain& plain) noexcept {
   Slab* slab = nullptr;
   const auto keep = [&] {
-    if (slab != nullptr) plain.append(Slice(std::exchange(slab, nullptr), 0, slab->used));
+    if (slab == nullptr) return;
+    const uint32_t used = slab->used;
+    plain.append(Slice(std::exchange(slab, nullptr), 0, used));
   };
   bool over = false;
   for (size_t left = want_; left != 0;) {
