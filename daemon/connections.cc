@@ -33,21 +33,34 @@ void put_request(json::Writer& row, const Exchange& exchange, TimePoint now) {
   row.end_object();
 }
 
+// Counts those that the filter lets through, and takes the first of them.
+template <class Conn>
+bool takes(const ConnectionFilter& filter, const Conn& conn, bool active, ConnectionList& out) {
+  if (filter.active && *filter.active != active) return false;
+  char host[46];
+  const std::string_view client(host, conn.peer().host_text(host));
+  if (!filter.client.empty() && filter.client != client) return false;
+  return ++out.matching <= filter.limit;
+}
+
+// What a connection of any protocol has.
+template <class Conn>
+void begin_row(json::Writer& row, const Conn& conn, std::string_view protocol, bool active, const Listener& listener, size_t worker,
+               TimePoint now) {
+  row.object().member("listener", listener.name()).member("worker", static_cast<uint64_t>(worker)).member("protocol", protocol);
+  row.member("engine", engine_name(conn.engine())).member("client", conn.peer().text());
+  row.member("state", active ? "active" : "idle").member("age_ms", ms_since(conn.opened_at(), now));
+}
+
 }  // namespace
 
 void list_connections(const Listener& listener, size_t worker, TimePoint now, const ConnectionFilter& filter, ConnectionList& out) {
   if (!filter.listener.empty() && filter.listener != listener.name()) return;
   listener.connections().each([&](const h1::ServerConn& conn) {
     const bool active = conn.exchange() != nullptr;
-    if (filter.active && *filter.active != active) return;
-    char host[46];
-    const std::string_view client(host, conn.peer().host_text(host));
-    if (!filter.client.empty() && filter.client != client) return;
-    if (++out.matching > filter.limit) return;
+    if (!takes(filter, conn, active, out)) return;
     json::Writer row;
-    row.object().member("listener", listener.name()).member("worker", static_cast<uint64_t>(worker)).member("protocol", "h1");
-    row.member("engine", engine_name(conn.engine())).member("client", conn.peer().text());
-    row.member("state", active ? "active" : "idle").member("age_ms", ms_since(conn.opened_at(), now));
+    begin_row(row, conn, "h1", active, listener, worker, now);
     if (active) {
       row.key("request");
       put_request(row, *conn.exchange(), now);
@@ -57,15 +70,9 @@ void list_connections(const Listener& listener, size_t worker, TimePoint now, co
   });
   listener.h2_connections().each([&](const h2::ServerConn& conn) {
     const bool active = conn.streams() != 0;
-    if (filter.active && *filter.active != active) return;
-    char host[46];
-    const std::string_view client(host, conn.peer().host_text(host));
-    if (!filter.client.empty() && filter.client != client) return;
-    if (++out.matching > filter.limit) return;
+    if (!takes(filter, conn, active, out)) return;
     json::Writer row;
-    row.object().member("listener", listener.name()).member("worker", static_cast<uint64_t>(worker)).member("protocol", "h2");
-    row.member("engine", engine_name(conn.engine())).member("client", conn.peer().text());
-    row.member("state", active ? "active" : "idle").member("age_ms", ms_since(conn.opened_at(), now));
+    begin_row(row, conn, "h2", active, listener, worker, now);
     row.member("streams", static_cast<uint64_t>(conn.streams()));
     size_t shown = 0;
     row.key("requests").array();
