@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/sim/proxy.h"
+#include "tests/sim/wrapped_engine.h"
 
 namespace weir::simtest {
 namespace {
@@ -13,30 +14,21 @@ struct Asked {
   int ends_received = 0;  // receives that brought an end of file
 };
 
-class CountingEngine final : public Engine {
+class CountingEngine final : public WrappedEngine {
  public:
-  CountingEngine(std::unique_ptr<Engine> inner, Asked& asked) : inner_(std::move(inner)), asked_(asked) {}
-  EngineKind kind() const noexcept override { return inner_->kind(); }
+  CountingEngine(std::unique_ptr<Engine> inner, Asked& asked) : WrappedEngine(std::move(inner)), asked_(asked) {}
   Turn turn(OpList& submitted, OpList& cancelled, OpList& completed, const Wait& wait) noexcept override {
-    const Turn turn = inner_->turn(submitted, cancelled, completed, wait);
+    const Turn turn = WrappedEngine::turn(submitted, cancelled, completed, wait);
     for (const Op* op = completed.front(); op != nullptr; op = op->next)
       asked_.ends_received += op->kind == OpKind::recv && op->result == 0 ? 1 : 0;
     return turn;
   }
-  int open(const Address& to) noexcept override { return inner_->open(to); }
   void shutdown(Socket& socket, ShutdownHow how) noexcept override {
     ++asked_.shutdowns;
-    inner_->shutdown(socket, how);
+    WrappedEngine::shutdown(socket, how);
   }
-  void close(Socket& socket, bool reset) noexcept override { inner_->close(socket, reset); }
-  void leave(Socket& socket) noexcept override { inner_->leave(socket); }
-  uint64_t acked_bytes(const Socket& socket) noexcept override { return inner_->acked_bytes(socket); }
-  void relay_quiet(RelayOp& op) noexcept override { inner_->relay_quiet(op); }
-  void set_wake(int fd) noexcept override { inner_->set_wake(fd); }
-  std::string tier() const override { return inner_->tier(); }
 
  private:
-  std::unique_ptr<Engine> inner_;
   Asked& asked_;
 };
 

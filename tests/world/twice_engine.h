@@ -7,17 +7,17 @@
 
 #include "engines/engine.h"
 #include "engines/sim_random.h"
+#include "tests/sim/wrapped_engine.h"
 
 namespace weir::simtest {
 
-class TwiceEngine final : public Engine {
+class TwiceEngine final : public WrappedEngine {
  public:
   // `share`: of the completions; 0: it is only a wrapper.
   TwiceEngine(std::unique_ptr<Engine> inner, uint64_t seed, double share)
-      : inner_(std::move(inner)), random_(seed), share_(share) {}
-  EngineKind kind() const noexcept override { return inner_->kind(); }
+      : WrappedEngine(std::move(inner)), random_(seed), share_(share) {}
   Turn turn(OpList& submitted, OpList& cancelled, OpList& completed, const Wait& wait) noexcept override {
-    const Turn turn = inner_->turn(submitted, cancelled, completed, wait);
+    const Turn turn = WrappedEngine::turn(submitted, cancelled, completed, wait);
     Op* again = std::exchange(last_, nullptr);
     OpList all;
     while (Op* op = completed.pop()) {
@@ -29,17 +29,8 @@ class TwiceEngine final : public Engine {
     completed.append(all);
     return turn;
   }
-  int open(const Address& to) noexcept override { return inner_->open(to); }
-  void shutdown(Socket& socket, ShutdownHow how) noexcept override { inner_->shutdown(socket, how); }
-  void close(Socket& socket, bool reset) noexcept override { inner_->close(socket, reset); }
-  void leave(Socket& socket) noexcept override { inner_->leave(socket); }
-  uint64_t acked_bytes(const Socket& socket) noexcept override { return inner_->acked_bytes(socket); }
-  void relay_quiet(RelayOp& op) noexcept override { inner_->relay_quiet(op); }
-  void set_wake(int fd) noexcept override { inner_->set_wake(fd); }
-  std::string tier() const override { return inner_->tier(); }
 
  private:
-  std::unique_ptr<Engine> inner_;
   SimRandom random_;
   double share_;
   Op* last_ = nullptr;
